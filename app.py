@@ -148,4 +148,8 @@ def _cannot_listen(host: str, port: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # before the page is there
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)

@@ -28,8 +28,8 @@ MOVES = (
 # would bind another name once it is moved
 _STAYS = re.compile(rf"^\s*import ({_OURS})\b", re.MULTILINE)
 MAIN = (
-    '"""`python -m inflight …`, which is the command `inflight`."""\n\nfrom'
-    " inflight.visualizer.__main__ import start\n\nstart()\n"
+    '"""`python -m inflight …`, which is the command `inflight`."""\n\n'
+    "from inflight import _start\n\n_start()\n"
 )
 
 

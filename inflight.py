@@ -49,7 +49,8 @@ Keep it:
 
 `dir(inflight)` lists all there is, and `help(inflight.Trace)` prints what one of it can do. Every
 refusal is an `InflightError` with one sentence. What needs torch loads it when it is first
-asked for. `python -m inflight` is the command line.
+asked for, so `from inflight import *` takes nothing: name what you want. `python -m inflight` is
+the command line.
 """
 
 import typing as _typing  # `from inflight import *` takes no name that is not ours
@@ -64,12 +65,17 @@ else:
     from core import __getattr__  # noqa: F401  a name is imported when it is first asked for
 
 
-if __name__ == "__main__":
+def _start() -> None:
+    """The program `inflight`, in a process that does nothing else."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Ctrl-C while this is imported needs no traceback; `main` listens again
+        # Ctrl-C while the rest is imported needs no traceback; `main` listens again
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from visualizer.__main__ import start
 
     start()
+
+
+if __name__ == "__main__":
+    _start()

@@ -29,7 +29,7 @@ if shutil.which("nvidia-smi") is None:
 
 # Properties are tried on a third of their examples (`worlds.examples`); CI names a profile with all
 # of them, `--hypothesis-profile=ci`.
-settings.register_profile("quick", settings(), max_examples=33)
+settings.register_profile("quick", settings(), max_examples=33, deadline=None)
 settings.load_profile("quick")
 
 

@@ -20,6 +20,7 @@ from core.trace.messages import key_of
 from visualizer.__main__ import main as run_command
 from visualizer.words.language import catalogue
 from visualizer.write import cases, process
+from visualizer.write.answers import MOST_VALUES, _told
 from visualizer.write.cases import AGAIN, CHANGED, NOTHING, Case, Result, called, here
 from visualizer.write.code import Fault
 from visualizer.write.exercises import EXERCISES, SAYS, Check, cases_of, checking
@@ -120,6 +121,34 @@ def test_a_run_that_comes_out_of_a_sandbox_names_no_address():
     assert found["fault"] is None and header["source"] == "simulated"
     assert "http" in json.dumps(checked("static", RIGHT).trace.header.cost)
     assert "cost" not in header and "http" not in json.dumps(found["replay"])
+
+
+def test_an_answer_is_text_of_as_many_characters_as_is_said():
+    for code in (f"{RIGHT}{'#' * (20_001 - len(RIGHT))}", 7, None):
+        with pytest.raises(Fault, match="An answer is text of at most 20,000 characters"):
+            ended(Check("static", code).run(None))
+    whole = ended(Check("static", f"{RIGHT}{'#' * (20_000 - len(RIGHT))}").run(None))
+    assert whole["attempt"]["fault"] is None
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "text"),
+    [
+        ("10**4400", "int with thousands of digits", "int with thousands of digits"),
+        ("[[]] * (MOST_VALUES + 1)", "list of more than", "list of more than"),
+        ("x = []\nx.append(x)\nx", "list that contains itself", "list that contains itself"),
+        ("{1, 2}", "set", "{1, 2}"),
+        ("type('Odd', (), {'__repr__': lambda self: 1 / 0})()", "Odd", "a Odd"),
+        ("0.5", "float", "0.5"),
+    ],
+)
+def test_what_is_no_plain_value_is_told_by_its_type(code, name, text):
+    *lines, last = code.split("\n")
+    scope: dict[str, Any] = {"__name__": "yours", "MOST_VALUES": MOST_VALUES}
+    exec("\n".join(lines), scope)
+    found = _told(eval(last, scope))
+    assert set(found) == {"is", "repr"}
+    assert found["is"].startswith(name) and found["repr"].startswith(text)
 
 
 def test_the_smallest_case_is_shown():
@@ -236,6 +265,15 @@ def test_a_loop_in_the_file_itself_is_stopped_too(monkeypatch):
         re.search(r"Line [23] was still running after 0.5 seconds", str(found.fault))
         and found.right == 0
     )
+
+
+def test_what_code_reads_and_writes_past_python_is_no_part_of_the_answers():
+    """A library in C may write so, too."""
+    code = (
+        b"import os\nread = os.read(0, 9)\nf = lambda: os.write(1, b'2\\n') and read.decode()\nf()"
+    )
+    with process.Process(code) as running:
+        assert [running.ask([line]).values for line in ("f()", "1 + 1")] == [[""], [2]]
 
 
 def test_reading_the_file_does_not_count_as_computing():

@@ -191,7 +191,7 @@ def main(args: list[str] | None = None, name: str = PROGRAM) -> None:
 
 
 def start() -> None:
-    """The program `inflight`: `main`, in a process that does nothing else."""
+    """`main` in a process that does nothing else."""
     own_process()
     main()
 

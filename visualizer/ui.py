@@ -51,7 +51,7 @@ from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
 from visualizer.server.followed import Collected, Followed
 from visualizer.server.lent_gpu import report_start
-from visualizer.server.limits import are_strangers, is_space, limits
+from visualizer.server.limits import are_strangers, is_space, limits, names_of
 from visualizer.server.middleware import (
     SILENT,
     SafeAnswers,
@@ -144,11 +144,9 @@ def launch(
     reached = "shared" if share else host
     strangers = are_strangers(reached, trust_visitors)
     origins = origins_of(trace_hosts)
-    # a proxy or a tunnel has host names of its own, which are unknown here
     if is_space():
         _bring_what_a_space_shows()
-    behind = is_space() or share or root_path or (trust_visitors and not are_strangers(host, False))
-    names = None if behind else (host, *allow_hosts)
+    names = names_of(host, allow_hosts, is_space() or share or root_path, trust_visitors)
     here = here or limits(host=reached, trusted=trust_visitors)
     model = checked_name(model)
     here = replace(

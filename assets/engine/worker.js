@@ -275,7 +275,6 @@ const UNREAD = "The file of this model has changed or can no longer be read: cho
 async function load(
   /** @type {Json} */ { id, model: name, agreed = false, fresh = false, file = null },
 ) {
-  const began = performance.now();
   const obstructed = obstacle();
   if (obstructed) throw new Refused(obstructed, true, { all: true });
   let /** @type {Json} */ state, later;
@@ -295,7 +294,7 @@ async function load(
   if (room && !models.has(name)) models.set(name, model(files, name, room));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
-    say({ kind: "ready", id, restored, ms: performance.now() - began, fetched: files.fetched });
+    say({ kind: "ready", id, restored, fetched: files.fetched });
   } catch (/** @type {Foreign} */ error) {
     if (!python) begun = undefined; // the next request starts again …
     if (!(error instanceof Refused)) await files.forget(true); // … with files that are fetched anew

@@ -197,7 +197,7 @@ def delays(trace: Trace) -> Delays:
     found = _RequestClock(trace)
     requests = tuple(life.delay() for life in found.lives.values())
     steps = sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)
-    step = median_low(steps) if steps else 0
+    step = median_low(steps or [0])
     queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
     waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
     return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))
@@ -218,7 +218,7 @@ def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
 @dataclass
 class _Lifetime:
     """A request while its events are read. at: the time up to which everything has been assigned to
-    a part. number: in the order of arrival. queue: the index of the reason at which its wait began,
+    a part. number: in the order of arrival. since: the index of the event at which its wait began,
     None while it holds a lane.
     """
 
@@ -226,8 +226,7 @@ class _Lifetime:
     start: int
     number: int = 0
     at: int = 0
-    queue: int | None = None
-    since: int = 0  # index of the event at which the present wait began
+    since: int | None = None
     was_preempted: bool = False
     again: int = 0  # positions computed again
     again_at_token: int = 0
@@ -327,13 +326,13 @@ class _RequestClock:
                     self._end(known, index, microseconds(self._events[index - 1].t_end), None)
         for arrived in event.arrived:
             came = microseconds(arrived.t)
-            new = _Lifetime(arrived.request, came, len(lives), queue=-1, since=index)
+            new = _Lifetime(arrived.request, came, len(lives), since=index)
             new.spans = [] if self._keep_spans else None
             lives[arrived.request] = new
         for preempted in event.preempted:
             if life := self._unfinished(preempted.request):
                 life.add(BETWEEN, start)
-                life.queue, life.since, life.was_preempted = -1, index, True
+                life.since, life.was_preempted = index, True
         for finished in event.finished:
             if finished.when == "before" and (life := self._unfinished(finished.request)):
                 at = start if finished.t is None else microseconds(finished.t)
@@ -343,9 +342,6 @@ class _RequestClock:
             reason = self._reason(index, event, state.waiting)
             if not self._reasons or self._reasons[-1][2:] != reason[2:]:
                 self._reasons.append(reason)
-        for request in (*(a.request for a in event.arrived), *(p.request for p in event.preempted)):
-            if request in lives and lives[request].queue == -1:
-                lives[request].queue = max(0, len(self._reasons) - 1)
         self._passes(index, event, rows, state.running)
         for finished in event.finished:
             if life := self._unfinished(finished.request):
@@ -384,8 +380,8 @@ class _RequestClock:
             if (life := self._unfinished(request)) is None:
                 continue
             computed = rows.get(request, [])
-            if life.queue is not None:
-                self._leave_queue(life, index, start)
+            if life.since is not None:
+                self._leave_queue(life, life.since, index, start)
                 if computed:
                     life.add(
                         PREEMPTED if life.was_preempted else QUEUED,
@@ -457,32 +453,32 @@ class _RequestClock:
         life.token_at, life.token_event = life.at, index
         life.us_at_token, life.again_at_token = list(life.us), life.again
 
-    def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
-        """A request leaves the queue at an event: assign the time until then by reason."""
-        reasons, place = self._reasons, life.queue or 0
+    def _leave_queue(self, life: _Lifetime, since: int, index: int, until: int) -> None:
+        """A request that came at event `since` leaves the queue: assign the time until then."""
+        reasons = self._reasons
         if life.was_preempted:
             life.add(PREEMPTED, until)
-            life.steps[PREEMPTED] += index - life.since
-        elif index > life.since:
-            life.add(QUEUED, microseconds(self._events[life.since].t_start), "none")
-            for n in range(place, len(reasons)):
+            life.steps[PREEMPTED] += index - since
+        elif index > since:
+            life.add(QUEUED, microseconds(self._events[since].t_start), "none")
+            for n in range(bisect_right(reasons, since, key=lambda r: r.event) - 1, len(reasons)):
                 following = (
                     reasons[n + 1] if n + 1 < len(reasons) else _Reason(until, index, "none")
                 )
-                steps = min(index, following.event) - max(life.since, reasons[n].event)
+                steps = min(index, following.event) - max(since, reasons[n].event)
                 if steps > 0:
                     cause = reasons[n].of(life.number)
                     life.add(QUEUED, min(until, following.start), cause)
                     life.steps[QUEUED] += steps
                     life.queued_steps[cause] = life.queued_steps.get(cause, 0) + steps
             if life.queued_us.keys() & {"overtaken", "passed"}:
-                life.overtaken_by = self._overtaking(life, index)
+                life.overtaken_by = self._overtaking(life, since, index)
         life.add(PREEMPTED if life.was_preempted else QUEUED, until, self._none(life))
-        life.queue = None
+        life.since = None
 
-    def _overtaking(self, life: _Lifetime, index: int) -> tuple[str, ...]:
+    def _overtaking(self, life: _Lifetime, since: int, index: int) -> tuple[str, ...]:
         """Later requests that joined a lane before the event at which the wait ends."""
-        first, last = (bisect_left(self._joined, (at,)) for at in (life.since, index))
+        first, last = (bisect_left(self._joined, (at,)) for at in (since, index))
         late = [r for _, r in self._joined[first:last] if self._number(r) > life.number]
         return tuple(dict.fromkeys(late))
 
@@ -491,8 +487,8 @@ class _RequestClock:
 
     def _end(self, life: _Lifetime, index: int, at: int, reason: str | None) -> None:
         """The request ended before the passes of a step, or the record ended."""
-        if life.queue is not None:
-            self._leave_queue(life, index, at)
+        if life.since is not None:
+            self._leave_queue(life, life.since, index, at)
         else:
             life.add(BETWEEN, at)
         life.over, life.reason = True, reason

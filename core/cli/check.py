@@ -95,6 +95,7 @@ def check(
         "unrecorded": found.unrecorded,
         "skipped": found.skipped,
         "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
+        "findings": list(findings(found)),
         "believed": (
             {fact: believed for fact, (_, believed) in OTHERS.items() if believed}
             if found.header.engine

@@ -84,7 +84,8 @@ def compare(
     ] = None,
     html: Html = None,
     traces: Annotated[
-        Path | None, typer.Option(help="Save the trace of each policy's median run in this folder.")
+        Path | None,
+        typer.Option(help="Save the trace of each policy's run nearest to its median time here."),
     ] = None,
     json: Json = False,
     *,

@@ -116,8 +116,8 @@ class StepLoop(Generic[Recorded]):
                 self._launch_rest(step)
         return self.in_flight
 
-    def settle(self, ahead: bool = True) -> Recorded:
-        """Settle and record the step in flight. ahead: the next step may begin before that."""
+    def settle(self) -> Recorded:
+        """Settle and record the step in flight; an asynchronous runner's next begins before."""
         step, self.in_flight = self.in_flight, None
         assert step is not None
         failure = None
@@ -127,7 +127,7 @@ class StepLoop(Generic[Recorded]):
         else:
             self._close(step)
             try:
-                self.in_flight = self._begin(behind=True) if ahead else None
+                self.in_flight = self._begin(behind=True)
             except Exception as error:  # this step has run all the same, and is recorded
                 failure = error
             for output, launched in step.launched:

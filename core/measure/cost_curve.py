@@ -105,9 +105,7 @@ def measuring_cost(
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
     blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
     most = max(n for n, _ in grid.values())
-    config = EngineConfig(
-        max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK, num_blocks=blocks
-    )
+    config = EngineConfig(max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK)
     runner = executor.new_runner(config, blocks, clock)
     runner.begin()
     params = {f"r{i}": SamplingParams() for i in range(most)}

@@ -17,6 +17,7 @@ pool) and `kv_reads` (tokens). There is no model: after n tokens a request's nex
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import zlib
 from collections import Counter
@@ -91,34 +92,37 @@ class Replay:
 
     def fault(self, event: StepEvent) -> str | None:
         """The decision that is not the policy's, as a sentence, or None."""
-        try:
-            self._follow(event)
-        except Differs as difference:
-            return f"{difference}."
-        except PolicyFailed as failure:
-            return f"step {event.step}: {failure}"
-        return None
+        return self._difference(event)
 
     def fault_at_end(self, complete: bool) -> str | None:
         """The same for the last step. In an asynchronous run that was cut short it is not judged,
         since the next step may have been launched.
         """
-        if self._launched is None or not complete:
-            return None
+        return None if self._launched is None or not complete else self._difference(None)
+
+    def _difference(self, event: StepEvent | None) -> str | None:
+        number = self._loop.number
         try:
-            self._loop.settle(ahead=False)
+            # of a step that was launched ahead, the next event has the results
+            if self._launched is not None and (event is None or event.step != number):
+                self._loop.settle()
+                if self._loop.in_flight is not None:
+                    raise Differs(f"step {number}: it is not on record, and the policy takes it")
+            if event is not None:
+                self._follow(event)
         except Differs as difference:
             return f"{difference}."
+        except PolicyFailed as failure:
+            return f"step {event.step if event else number}: {failure}"
         return None
 
     def _follow(self, event: StepEvent) -> None:
-        """Launch the step once the previous one is settled or, if possible, in flight."""
-        is_next = event.step == self._loop.number  # otherwise nothing could be launched by then
+        """Launch the step once the previous one is settled or in flight."""
         self._runner.event = event
         self._arrivals.begin(event, self._before)
         self._clock.now = event.t_start
         if self._launched is not None:
-            self._loop.settle(ahead=is_next)
+            self._loop.settle()
         if self._loop.in_flight is None:
             self._check_number(event)
         step = self._loop.begin()
@@ -150,15 +154,13 @@ class Replay:
         self._loop.number = step
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
-        """Requests that ended by their text in this pass, the last of the step that computed them;
-        no others, if the end tokens are recorded.
+        """Requests that ended by their text in this pass, the last of the step that computed
+        them.
         """
         assert self._launched is not None
         last = {segment.request: segment.start for segment in self._launched.segments}
         here = {s.request for s in output.scheduled if s.start == last.get(s.request)}
         stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"} & here
-        if self._header.model.eos_token_ids is None:
-            return frozenset(stopped)
         return frozenset(r for r in stopped if self._loop.sampling[r].stop)
 
     def _judge(self, step: Step) -> None:
@@ -371,11 +373,16 @@ class Agreement:
 def agree(path: Path) -> Agreement:
     """Replay the workloads of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for others."""
     workloads = steps = 0
+    lines: dict[str, int] = {}  # by what they record
     differences: Counter[str] = Counter()
     for number, recorded in _lines(path):
         try:
             if unknown := recorded.keys() - _settings_of(_engine(recorded)):
                 raise InvalidWorkload(f"it has no setting {shown(min(unknown))}")
+            if not recorded["requests"]:
+                raise InvalidWorkload("it has no requests")
+            if (first := lines.setdefault(json.dumps(recorded), number)) != number:
+                raise InvalidWorkload(f"it is line {first} once more")
             difference = first_difference(recorded[_engine(recorded)], decisions(recorded))
         except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidWorkload(

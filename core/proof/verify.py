@@ -70,7 +70,11 @@ class Retimed:
         return None if cost is None else cls(cost, header.is_interactive)
 
     def fault_of_header(self, header: Header) -> str | None:
-        """How the header's model and hardware differ from those of the cost model, or None."""
+        """How the header's model and hardware differ from those of the cost model, or how that
+        contradicts itself, or None.
+        """
+        if isinstance(self._cost, Linear) and not self._cost.is_one_fit:
+            return "its cost model contradicts itself."
         sizes = {
             "parameters": self._cost.deployment.parameters or 0,
             "kv_bytes_per_token": self._cost.kv_bytes_per_token,

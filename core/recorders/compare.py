@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.errors import InflightError, InvalidTrace
+from core.errors import InflightError, InvalidTrace, shown
 from core.files import open_file
 from core.recorders.convert import REST_IS_MISSING
 from core.recorders.raw import lines_of
@@ -197,6 +197,9 @@ def _first_hits(trace: Trace) -> int:
 def _counters(text: str) -> dict[str, int]:
     counters: dict[str, int] = {}
     for name, value in re.findall(r"^vllm:(\w+?)_total(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE):
+        is_count = re.fullmatch(r"\d+(\.\d*)?(e[+]?\d+)?", value) and float(value).is_integer()
+        if not is_count:
+            raise InflightError(f"The counter {name} is {shown(value)}, which is no count.")
         counters[name] = counters.get(name, 0) + int(float(value))
     return counters
 

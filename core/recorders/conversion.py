@@ -50,6 +50,7 @@ from core.trace.trace import Texts
 from core.workload.request import Request
 from core.workload.workload import Workload
 
+_ROUNDED = 0.1  # by which half precision may put a log-probability beyond the best
 _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 
 
@@ -57,17 +58,32 @@ _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 class _Known:
     """Facts about a request that `RunState` does not hold.
 
-    place: the key by which the engine orders the queue, None if it is not recorded. has_arrived,
-    is_over: whether the events so far say so. num_in_events: output tokens in the events.
+    asked: what it asked for, as in a workload, without its arrival. place: the key by which the
+    engine orders the queue, None if it is not recorded. has_arrived, is_over: whether the events so
+    far say so. num_in_events: output tokens in the events.
     """
 
     prompt: list[int]
-    max_tokens: int
+    asked: Raw
     place: tuple[int, float, str] | None = None
     output: list[int] = field(default_factory=list)
     has_arrived: bool = False
     num_in_events: int = 0
     is_over: bool = False
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that it may get."""
+        most: int = self.asked["sampling"]["max_new_tokens"]
+        return most
+
+    def is_asked_as(self, request: Request | None) -> bool:
+        """Whether a workload has this request as the steps have it, as far as they record it."""
+        return (
+            request is not None
+            and request.prompt_token_ids in (None, tuple(self.prompt))
+            and self.asked["sampling"].items() <= vars(request.sampling).items()
+        )
 
 
 class Conversion:
@@ -94,6 +110,8 @@ class Conversion:
             self._config.policy.order_by == "arrival" or recording.has_priorities
         ) and not self._facts.get("kv_connector")
         self._margins = False  # whether logprobs are recorded
+        self.num_without_prompt = 0
+        """Requests whose prompt was no list of tokens, such as embeddings."""
 
     def begin_at(self, start: float) -> None:
         """Set another time 0; call it before the first event."""
@@ -118,6 +136,8 @@ class Conversion:
         """
         self._number, self._changes, self._hits = step["step"], [], []
         given = {s["request"]: s for s in step["segments"]}
+        if len(given) < len(step["segments"]):
+            raise InvalidTrace("a request computes twice in it")
         arrived = tuple(self._arrive(a) for a in step["arrived"])
         # cancelled and preempted requests go before anyone joins: that frees their lanes
         cancelled, released = self._cancel(step)
@@ -216,18 +236,22 @@ class Conversion:
         """Make a request known: its prompt, its limit and its arrival."""
         request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
-        room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
-        most = max(1, min(arrived.get("max_tokens") or room, room))
-        sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
-        sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
-        self._known[request] = known = _Known(prompt, most)
+        self.num_without_prompt += "prompt" not in arrived
+        self._known[request] = known = _Known(prompt, self._asked(arrived, prompt))
         self._run.num_tokens[request] = len(prompt)
-        asked = {"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t}
         if "priority" in arrived:  # recorded with the arrival time, which breaks ties
             known.place = arrived["priority"], arrived["arrival_time"], request
-            asked["priority"] = arrived["priority"]
-        self._requests.append(asked)
+        self._requests.append(known.asked | {"arrival": t})
         return Arrived(request, t)
+
+    def _asked(self, row: Raw, prompt: list[int]) -> Raw:
+        """What a request asks for, as in a workload, by an arrival or a snapshot."""
+        room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
+        sampling = {"max_new_tokens": max(1, min(row.get("max_tokens") or room, room))}
+        for name in ("temperature", "ignore_eos"):
+            sampling |= {name: row[name]} if row.get(name) is not None else {}
+        asked = {"id": row["request"], "prompt_token_ids": prompt, "sampling": sampling}
+        return asked | ({"priority": row["priority"]} if "priority" in row else {})
 
     def _admitted(self, step: Raw, given: Raw) -> tuple[Admitted, ...]:
         """The requests that join a lane, in the order of their segments: vLLM names new requests
@@ -428,6 +452,8 @@ class Conversion:
         for request, row in rows.items():
             known = self._known[request]
             tables = {g: list(t) for g, t in enumerate(self._own(row.get("blocks", ()))) if t}
+            if self._asked(row, row.get("prompt") or known.prompt) != known.asked:
+                return f"{start}request {request} does not ask for the same in both."
             if row["output"][: known.max_tokens] != known.output:
                 return f"{start}request {request} does not have the same tokens in both."
             if request in run.computed and row["computed"] != run.computed[request]:
@@ -507,6 +533,8 @@ class Conversion:
         """Count computed positions and sampled tokens, and how many draft tokens were accepted.
         unread: requests whose output is discarded.
         """
+        if stray := step.get("sampled", {}).keys() - given.keys():
+            raise InvalidTrace(f"request {min(stray)!r} gets a token and computes nothing")
         sampled, drafts, refused = list[Sampled](), list[Draft](), list[Draft]()
         for request in (s.request for s in segments):
             drafted = given[request]["draft"]
@@ -518,7 +546,10 @@ class Conversion:
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
             logprob = margin = None
             if len(numbers) == 3:
-                logprob, margin = min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)
+                own, best, second = numbers
+                if best > _ROUNDED or max(own, second) - best > _ROUNDED:
+                    raise InvalidTrace("a token is more probable than the best can be")
+                logprob, margin = min(own, 0.0), max(best - second, 0.0)
             self._margins |= margin is not None
             for token in tokens:
                 sampled.append(Sampled(0, request, token, logprob, margin))
@@ -542,8 +573,8 @@ class Conversion:
         why = why_stalled(budget, blocks, gives_way)
         stalled = tuple(Stalled(request, why) for request in run.running if request not in given)
         head = step.get("head")
-        if head not in run.waiting:
-            head = run.waiting[0] if run.waiting else None
+        if head is None and run.waiting:
+            head = run.waiting[0]
         length = step.get("waiting", len(run.waiting))
         if head is None:
             return Waiting(length), stalled
@@ -568,16 +599,20 @@ class Conversion:
 
     def requests(self) -> dict[str, TokenizedRequest]:
         """The known requests, in the order of the recorded workload if there is one. Raises
-        InvalidRequest or InvalidWorkload.
+        InvalidRequest, InvalidWorkload, or InvalidTrace if the workload has other requests than the
+        steps.
         """
         if workload := self._facts.get("workload"):
-            requests = [r for r in Workload.from_json(workload) if r.id in self._known]
+            asked = {r.id: r for r in Workload.from_json(workload) if r.id in self._known}
+            for request, known in self._known.items():
+                if not known.is_asked_as(asked.get(request)):
+                    raise InvalidTrace(
+                        f"request {request!r} of {self.recording.name} is another one in its"
+                        " workload than in its steps."
+                    )
         else:
-            requests = [Request.from_json(data) for data in self._requests]
-        return {
-            request.id: TokenizedRequest(request, self._known[request.id].prompt)
-            for request in requests
-        }
+            asked = {data["id"]: Request.from_json(data) for data in self._requests}
+        return {r: TokenizedRequest(one, self._known[r].prompt) for r, one in asked.items()}
 
     def plain_texts(self) -> Texts:
         """Token ids in place of texts, for recordings without a tokenizer."""

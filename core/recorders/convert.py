@@ -59,12 +59,21 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
             f"{recording.name} begins with missing steps, and no snapshot after them gives the"
             " whole state."
         )
+    free = {number: step.get("blocks_free") for number, step in steps.items()}
+    more = [e.kv.used + n - e.kv.total for e in events if (n := free[e.step]) is not None]
     # an older recording, which only counts the KV groups, does not say which blocks left a window
-    if isinstance(recording.header.get("kv_groups"), int) and any(
-        event.kv.used > event.kv.total - steps[event.step]["blocks_free"] for event in events
-    ):
+    if isinstance(recording.header.get("kv_groups"), int) and max(more, default=0) > 0:
         faults.append(
             "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
+        )
+    elif any(more):
+        faults.append("In some steps it counts other blocks as free than its block tables leave.")
+    if (without := conversion.num_without_prompt) and not recording.is_hashed:
+        faults.append(
+            english(
+                f"Of {without:,} [request|requests] the prompt is not on record; token 0 stands for"
+                " each of its tokens."
+            )
         )
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))

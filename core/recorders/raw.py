@@ -227,6 +227,8 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
     elif kind == "abort":
         recording.aborts.append({"t": float(data["t"]), "requests": list(data["requests"])})
     elif kind == "end":
+        if type(data["dropped"]) is not int or data["dropped"] < 0:
+            raise ValueError("an end without a count")
         recording.dropped, recording.complete = recording.dropped + data["dropped"], True
         if "why" in data:
             recording.faults.append(f"Its recorder stopped before its engine did: {data['why']}.")
@@ -247,11 +249,11 @@ def check_header(header: dict[str, Any], name: str) -> None:
 
 
 def _join(known: Recording, more: Recording) -> None:
-    same = all(
-        known.header.get(fact) == more.header.get(fact)
-        for fact in ("host", "pid", "created", "model")
+    one, other = (
+        {fact: said for fact, said in part.header.items() if fact not in ("part", "line")}
+        for part in (known, more)
     )
-    if not same:
+    if one != other:
         raise InvalidTrace(
             f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a"
             " time."
@@ -280,7 +282,8 @@ def _sort(recording: Recording) -> None:
             " shown."
         )
     times = [step["t_start"] for step in recording.steps]
-    if any(later < earlier for earlier, later in pairwise(times)):
+    of_steps = ([step[name] for name in _TIMES if name in step] for step in recording.steps)
+    if any(own != sorted(own) for own in (times, *of_steps)):
         recording.faults.append(
             "The clock of this recording runs backwards, so its times cannot be trusted."
         )

@@ -222,7 +222,7 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
         name=name,
         type=config.get("model_type"),
         layers=layers,
-        vocab_size=config.get("vocab_size"),
+        vocab_size=facts.get("vocab_size") or config.get("vocab_size"),
         context=context or config.get("max_position_embeddings"),
         kv_bytes_per_token=(
             2 * layers * heads * size * bytes_each if layers and heads and size else None

@@ -31,6 +31,16 @@ _MODEL = ("name", "type", "parameters", "layers", "vocab_size", "context", "kv_b
 # attention's pairs are counted if the error on passes left out falls below this share of the error
 # without them
 _BETTER = 0.95
+NO_FIT = "its numbers are not those of a fitted cost"
+_ABOUT: dict[str, Any] = {
+    "model": Mapping[str, Any],
+    **dict.fromkeys(("device", "device_name", "dtype", "engine"), str | None),
+    **dict.fromkeys(("workload", "created"), str),
+    **dict.fromkeys(("threads", "tensor_parallel", "steps", "passes"), int | None),
+    "between_s": float,
+}
+_SHARES = ("median", "p90", "total", "worst")
+_ROUNDED = 1e-4  # the last digit of a share
 _MOST = 1e9  # seconds of a pass, so that a sum of many is still a number
 _WARM_UP = 5.0  # a first step that takes this many times what the others predict is left out
 
@@ -71,6 +81,16 @@ class Linear:
     def is_useless(self) -> bool:
         """Whether half of the passes that the fit had not seen are off by more than `USELESS`."""
         return float(self.error.get("median", 0.0)) > USELESS
+
+    @property
+    def is_one_fit(self) -> bool:
+        """Whether these can be the numbers of one fit: what they say twice is alike, and no mean is
+        further off than the worst of its parts.
+        """
+        try:
+            return _is_one_fit(self)
+        except (KeyError, TypeError):
+            return False
 
     @property
     def model(self) -> ModelFacts:
@@ -177,7 +197,7 @@ class Linear:
             ):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise InflightError("its numbers are not those of a fitted cost") from None
+            raise InflightError(NO_FIT) from None
         return made
 
 
@@ -338,14 +358,35 @@ def measured_on(header: Header) -> dict[str, Any]:
 def _is_about(about: Any) -> bool:
     """Whether this is valid as `Linear.about`: facts of a model and of where it ran."""
     model = about.get("model", {})
-    words = [about.get(name) or "" for name in ("device", "device_name", "dtype")]
     sizes = [size for name, size in model.items() if name not in ("name", "type")]
     return (
-        all(
-            isinstance(word, str) for word in (*words, model.get("name", ""), model.get("type", ""))
-        )
+        all(fits(value, _ABOUT[name]) for name, value in about.items())
+        and all(isinstance(model.get(name, ""), str) for name in ("name", "type"))
         and all(type(size) is int and 0 < size < 2**63 for size in sizes)
         and model.keys() <= set(_MODEL)
+    )
+
+
+def _is_one_fit(made: Linear) -> bool:
+    error, about, each = made.error, made.about, made.kv_bytes_per_token
+    folds = [error, error["in_turns"]] if "in_turns" in error else [error] if error else []
+    passes = error.get("held_out_passes", LEAST)
+    return (
+        all(
+            fold["median"] <= fold["p90"]
+            and fold["total"] >= -1
+            and abs(fold["total"]) <= abs(fold["worst"]) + _ROUNDED
+            for fold in folds
+        )
+        and error.keys() <= {*_SHARES, "held_out_passes", "folds", "in_turns"}
+        and error.get("folds", FOLDS) == FOLDS
+        and passes == about.get("passes", passes) >= max(LEAST, about.get("steps", 1))
+        and all(about.get(name, 1) != 0 for name in ("steps", "threads", "tensor_parallel"))
+        and all(number >= 0 for number in about.values() if isinstance(number, (int, float)))
+        and about.get("between_s", 0.0) >= 0
+        and about.get("model", {}).get("kv_bytes_per_token", each) == each
+        and not (made.least.kv_bytes % each or made.most.kv_bytes % each)
+        and ("steps" not in about or made.assumptions[:1] == (_fitted_to(about),))
     )
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from core.errors import InflightError, InvalidTrace
 from core.files import AmbiguousJson, open_file, read_json
 from core.simulate.cost import Cost
 from core.simulate.datasheets import ACCELERATORS, MODELS
-from core.simulate.fitted import Linear, fit
+from core.simulate.fitted import NO_FIT, Linear, fit
 from core.simulate.roofline import Roofline
 from core.trace.trace import Trace
 
 _FILES = (".json", ".jsonl", ".gz")
+READ = (
+    "This cost was read from a file: that it was fitted to such a run, and how far off it is, is"
+    " taken on trust."
+)
 
 
 def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
@@ -40,7 +45,11 @@ def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
     if path.suffix == ".json":
         try:
             with open_file(path) as file:
-                return Linear.from_json(read_json(file.read().decode()))
+                made = Linear.from_json(read_json(file.read().decode()))
+            if not made.is_one_fit:
+                raise InflightError(NO_FIT)
+            told = (*(text for text in made.assumptions if text != READ), READ)
+            return replace(made, assumptions=told)
         except (ValueError, RecursionError, InflightError) as error:
             is_told = isinstance(error, (AmbiguousJson, InflightError))
             why = error if is_told else "it is no JSON"

@@ -18,6 +18,7 @@ from core.engine.runner import Runner
 from core.errors import require
 from core.torch_engine.attention.spec import Backend
 from core.torch_engine.choose import AttentionChoice, choose_attention
+from core.torch_engine.cpu.threads import require_threads
 from core.torch_engine.eager import ModelRunner
 from core.torch_engine.models import load as models
 from core.torch_engine.models import tensor_parallel
@@ -143,8 +144,12 @@ class ModelExecutor:
 
     @property
     def header(self) -> dict[str, Any]:
-        """See `Executor`: device, threads, dtype, versions, and whether it leaks on purpose."""
+        """See `Executor`: device, threads, dtype, versions, and whether it leaks on purpose. Raises
+        ExecutionFailed in a forked process.
+        """
         device = self._adapter.device
+        if device.type == "cpu":
+            require_threads()
         return {
             "device": str(device),
             "device_name": (

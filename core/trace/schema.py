@@ -158,8 +158,6 @@ def _all_fit(values: tuple[Any, ...], hint: Any) -> bool:
     """Whether all values fit the annotation; records with the same types go together."""
     if not hasattr(hint, "_fields"):
         return all([fits(v, hint) for v in values])
-    if any(type(v) is not hint for v in values):
-        return False
     groups: dict[tuple[type, ...], list[Any]] = {}
     for v in values:
         groups.setdefault(tuple(map(type, v)), []).append(v)

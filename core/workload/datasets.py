@@ -130,7 +130,7 @@ class Dataset:
         faster = "" if speed == 1 else f" ({speed:,.3g} times as fast as on record)"
         found = [
             f"Requests: {len(self.sizes):,} {when}{faster}, prompts of {_range(prompts)} and"
-            f" answers of {_range(outputs)} tokens."
+            f" answers of {_range(outputs)} token{'s' * (max(outputs) > 1)}."
         ]
         if self.scale < 1:
             found.append(f"Lengths are {100 * self.scale:.3g} % of those on record.")
@@ -180,7 +180,8 @@ class Dataset:
 
 
 def _range(counts: Sequence[int]) -> str:
-    return f"{min(counts):,} to {max(counts):,}"
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _tokens(

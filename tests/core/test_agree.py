@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import transformers
 
 from core.cli import main
 from core.config import POLICIES
+from core.errors import InvalidWorkload
 from core.proof.replay import agree, decisions, first_difference
 
 RECORDED = Path(__file__).parents[1] / "data" / "vllm-0.32.0-scheduler.jsonl.gz"
@@ -65,6 +67,19 @@ def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
         found = agree(TRANSFORMERS)
         assert found.identical < 0.95 * found.workloads
         monkeypatch.undo()
+
+
+def test_a_workload_counts_once_and_has_requests(tmp_path: Path) -> None:
+    with gzip.open(TRANSFORMERS, "rt") as file:
+        one, other = islice(file, 2)
+    empty = json.dumps(json.loads(one) | {"requests": [], "transformers": []})
+    saved = tmp_path / "workloads.jsonl"
+    saved.write_text(f"{one}{other}")
+    assert agree(saved).identical == 2
+    for more, says in ((one, "it is line 1 once more"), (empty, "it has no requests")):
+        saved.write_text(f"{one}{other}{more}")
+        with pytest.raises(InvalidWorkload, match=f"line 3: this is not .*: {says}"):
+            agree(saved)
 
 
 @pytest.mark.slow
@@ -123,13 +138,15 @@ def test_what_is_no_recording_is_refused_with_its_line(text, tmp_path, capsys) -
 
 @pytest.mark.parametrize("more", ["watermrak", "margin", "transformers"])
 def test_a_setting_that_its_engine_does_not_have_is_refused(more, tmp_path, capsys) -> None:
-    asked = {"seqs": 1, "budget": 4, "blocks": 4, "size": 4, "caching": False, "requests": []}
+    asked = {"seqs": 1, "budget": 4, "blocks": 4, "size": 4, "caching": False}
+    asked["requests"] = [{"id": "a", "prompt": [1], "max_tokens": 1, "arrival": 0}]
+    decided = [[["a"], [], [["a", 0, 1]], ["a"]]]
     path = tmp_path / "one.jsonl"
-    path.write_text(json.dumps(asked | {"vllm": [], "watermark": 0.1}))
+    path.write_text(json.dumps(asked | {"vllm": decided, "watermark": 0.1}))
     with pytest.raises(SystemExit) as end:
         main(["agree", str(path)])
     assert not end.value.code
-    path.write_text(json.dumps(asked | {"vllm": [], more: []}))
+    path.write_text(json.dumps(asked | {"vllm": decided, more: []}))
     with pytest.raises(SystemExit) as end:
         main(["agree", str(path)])
     assert end.value.code == 2 and f"it has no setting '{more}'." in capsys.readouterr().err

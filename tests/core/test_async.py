@@ -158,6 +158,31 @@ def test_what_is_wasted_is_a_row_of_its_step(altered, says):
     assert (says in told) if says else told is None
 
 
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        ((), "step 5: it is not on record, and the policy takes it."),
+        ((("late", 3, 4, 20),), "step 20: lane 0 is taken."),
+    ],
+    ids=["at the end", "between"],
+)
+def test_a_step_that_was_launched_ahead_is_on_record(others, says):
+    """`stops` is computed in vain in step 5: whoever leaves that step out lets it leave nowhere, or
+    in step 4.
+    """
+    asked = [request("stops", (11, 5, 6), 40, ignore_eos=False), *(request(*o) for o in others)]
+    trace = paged_engine(max_num_seqs=2).run(Workload(asked))
+    before, vain, *later = trace.events[4:]
+    assert [o.request for o in vain.overrun] == ["stops"] and faults(trace) == []
+    changes = (*before.kv.changes, *vain.kv.changes)
+    left = before._replace(released=vain.released, kv=before.kv._replace(changes=changes))
+    found = [
+        faults(replace(trace, events=[*trace.events[:4], forged, *later]))[0]
+        for forged in (before, left)
+    ]
+    assert found[0] == says and found[1].startswith("step 4: kv: ")
+
+
 @pytest.mark.parametrize("policy", ["split", "split-chunked"])
 def test_policies_of_several_passes_a_step_read_each_before_the_next(policy):
     with pytest.raises(

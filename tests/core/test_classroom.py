@@ -319,6 +319,22 @@ def test_who_waits_and_cannot_run_under_the_new_limits_is_told():
 # -- bursts, and who may ask -----------------------------------------------------------------------
 
 
+def test_while_nothing_is_accepted_only_a_teachers_burst_is():
+    async def send(made: ServingEngine):
+        room = Classroom(made)
+        room.accept(False)
+        with pytest.raises(Unavailable, match="No requests are accepted right now"):
+            await made.submit((4,), greedy(2))
+        (stream,) = await room.burst([((4, 5), greedy(3))])
+        assert tokens(await whole(stream)) == generate(request("r", (4, 5), 3))
+        room.accept(True)
+        await whole(await made.submit((4,), greedy(2)))
+        await idle(made)
+
+    with serving(memory_engine()) as made:
+        asyncio.run(send(made))
+
+
 @pytest.mark.slow
 def test_every_prepared_burst_runs_on_the_built_in_models_and_all_of_it_ends():
     async def send(made: ServingEngine):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import signal
 import subprocess
@@ -19,12 +20,13 @@ import pytest
 
 from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
-from core.cli.check import _print_result
+from core.cli.check import MOST_WARNINGS, _print_agreement, _print_result
 from core.cli.import_ import _print
-from core.cli.long import is_long
+from core.cli.long import is_long, print_file
 from core.cli.options import LIMITS
 from core.cli.report import (
     _parameters,
+    _time,
     circumstances,
     goodput_lines,
     print_steps,
@@ -36,6 +38,8 @@ from core.config import POLICIES, EngineConfig
 from core.files import written
 from core.proof.verify import check
 from core.trace.events import Carried, Finished, LimitReached, Preempted, Resumed, Stalled
+from core.trace.file import BREAKS_OFF
+from core.trace.header import EngineFacts, ExecutionFacts
 from core.trace.phrases import letters
 from core.workload.presets import PRESETS
 from worlds.by_hand import event as event_of
@@ -313,6 +317,125 @@ def test_thousands_have_their_comma_in_what_is_said_of_a_file(three, capsys):
     assert said in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_a_check_found_is_said_of_what_ran_and_how_far_it_was_looked_at(three, capsys):
+    found, counts = check(three), "8 steps, 22 tokens, 4 requests"
+    engine = replace(found.header, engine=EngineFacts(name="vLLM"))
+    odd = tuple((n, "odd") for n in range(MOST_WARNINGS + 2))
+    beyond = [*(f"step {n}: odd" for n in range(MOST_WARNINGS)), "… and 2 more warnings; --json"]
+    claims = "It claims that vLLM ran. None of its decisions was taken again: whoever wrote the"
+    for more, says in (
+        ({}, [f"t is valid: {counts}."]),
+        ({"complete": False}, [f"t is valid: {counts}; the run was cut short."]),
+        (
+            {"complete": False, "breaks_off": True},
+            [f"t is valid as far as it goes: {counts}.", BREAKS_OFF],
+        ),
+        (
+            {"not_replayed": "its policy is not installed here"},
+            [
+                f"t can be followed: {counts}.",
+                "None of its decisions was taken again, as its policy is not installed here:",
+            ],
+        ),
+        ({"header": engine}, [f"t can be followed: {counts}.", claims]),
+        (
+            {"header": engine, "warnings": odd},
+            [f"t can be followed, but not all of it can be true: {counts}.", claims, *beyond],
+        ),
+    ):
+        _print_result("t", replace(found, **more))
+        lines = capsys.readouterr().out.splitlines()
+        assert [line[: len(said)] for line, said in zip(lines, says, strict=False)] == says
+    _print_agreement(
+        {"identical": 1, "workloads": 1001, "steps": 2000, "first_differences": {"order": 1000}}
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "1 of 1,001 workloads are decided alike in every step; the other engine took 2,000 steps.",
+        "    1,000 differ first in: order",
+    ]
+
+
+def test_the_summary_of_a_run_tells_what_was_odd_how_it_ran_and_where_its_time_went(three, capsys):
+    events = [
+        event._replace(warnings=("odd",) if event.step in (2, 5) else ()) for event in three.events
+    ]
+    print_summary(replace(three, events=events, complete=False))
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "2 steps have warnings, first step 2; `check` lists them.",
+        "This run was cut short.",
+    ]
+    execution = ExecutionFacts(attention="triton", cuda_graphs=True, asynchronous=True)
+    assert circumstances(replace(three.header, execution=execution)) == [
+        "executed with triton attention, CUDA graphs, asynchronous"
+    ]
+    parts = {"schedule": 0.25, "prepare": 0.5, "forward": 1.0, "sample": 0.1, "between": None}
+    assert _time(parts, 2.0, asynchronous=False) == (
+        "time: schedule 12.5 %, prepare 25.0 %, forward 50.0 %, sample 5.0 %, between not recorded"
+    )
+    assert _time(parts | {"between": 0.9}, 2.0, asynchronous=True) == (
+        "device: forward 50.0 %, sample 5.0 %, waiting for the host 45.0 %;"
+        " host beside it: schedule 12.5 %, prepare 25.0 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "says"),
+    [("full", 2, "What is printed: No space left on device.\n"), ("gone", 1, "")],
+)
+def test_what_cannot_be_printed_ends_a_command_without_a_traceback(place, code, says):
+    """The disk is full, or whoever read the pipe has gone."""
+    if place == "full":
+        out = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read, out = os.pipe()
+        os.close(read)
+    command = [sys.executable, "-m", "core", "presets"]
+    ended = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(out)
+    assert (ended.returncode, ended.stderr) == (code, says)
+
+
+def test_what_is_the_same_in_a_recording_and_its_trace_is_told_from_what_differs(capsys):
+    facts = {"fact": "tokens", "means": "the tokens that each request gets", "count": 1225}
+    counted = {"fact": "generation_tokens", "means": "generated tokens", "count": 1}
+    first = "step 3: [1] on record, [2] in the trace"
+    rows = [
+        facts | {"differ": 0, "first": "", "apart": 0},
+        facts | {"differ": 1000, "first": first, "apart": 0},
+        counted | {"differ": 0, "first": "", "apart": 2},
+    ]
+    counts = dict.fromkeys(("steps", "requests", "tokens", "preemptions", "warnings"), 0)
+    _print(
+        {"traces": [{"path": None, "recording": "r", "engine": "e", "compared": rows, **counts}]}
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "r: e, 0 steps, 0 requests, 0 tokens, 0 preemptions.",
+        "    the tokens that each request gets: the same in 1,225",
+        f"    the tokens that each request gets: differ in 1,000 of 1,225; {first}",
+        "    generated tokens: the same, but for 2 last tokens of requests ended from outside",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda trace: list(trace.lines()), []),
+        (lambda trace: list(replace(trace, complete=False).lines()), ["This run was cut short."]),
+        (lambda trace: list(trace.lines())[:-1], ["This run was cut short.", BREAKS_OFF]),
+    ],
+    ids=["whole", "cut short", "broken off"],
+)
+def test_a_long_run_is_said_to_be_whole_cut_short_or_broken_off(
+    tmp_path, capsys, three, change, says
+):
+    (path := tmp_path / "t.jsonl").write_text("".join(line + "\n" for line in change(three)))
+    print_file(path, None)
+    told = capsys.readouterr().out.splitlines()
+    assert "4 requests, 22 tokens in 8 steps" in told[2]
+    last = told.index("Only totals are shown, their percentiles to within one percent.")
+    assert told[last + 1 :] == says
+
+
 def test_whoever_stalls_after_steps_that_are_not_shown_has_its_lane():
     """One that was there before them, and not in the place of who held the lane then."""
     why = LimitReached("blocks", 0, 1, 9)
@@ -334,9 +457,10 @@ def test_who_is_cancelled_is_not_said_to_have_finished():
 
 @pytest.mark.parametrize("with_out", [True, False])
 def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
-    update = output.ProgressReporter.update
+    update, reported = output.ProgressReporter.update, []
 
     def interrupt(self, done, note=""):
+        reported.append(done)
         if note.startswith("step 4"):
             raise KeyboardInterrupt
         update(self, done, note)
@@ -350,6 +474,8 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
     if with_out:
         trace = Trace.load(out)
         assert not trace.complete and len(trace.events) == 5
+        tokens = [len(event.sampled) for event in trace.events]
+        assert reported == list(itertools.accumulate(tokens)) and reported[-1] > 5
         assert call("check", str(out)) == 0
 
 
@@ -482,6 +608,16 @@ def test_a_huge_mask_is_folded_to_the_width():
         assert "more requests are not drawn" in lines[-1]
     assert any("⋮" in str(line) for line in mask_lines(trace, 0, width=100))
     assert not any("…" in str(line) for line in mask_lines(trace, 1, width=None))
+
+
+def test_keys_that_are_not_drawn_are_counted():
+    trace = record(EngineConfig(max_num_seqs=2), request("r0", 9, 2), request("r1", 30, 2))
+    for width in (30, 40, None):
+        lines = [str(line) for line in mask_lines(trace, 1, width=width)]
+        (header,) = [line for line in lines if line.lstrip().startswith("keys:")]
+        drawn = len(re.findall("[AB]", header))
+        said = f"… stands for folded keys, {41 - drawn} in all; --full draws every one"
+        assert (lines[-1] == said, drawn < 41) == (width is not None, width is not None)
 
 
 def test_one_request_for_which_there_is_no_room_is_one():

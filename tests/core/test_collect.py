@@ -14,9 +14,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -27,9 +32,10 @@ from starlette.testclient import TestClient
 from core.errors import InflightError, InvalidTrace
 from core.recorders.collected import Collection, Full
 from core.recorders.raw import read_raw
-from core.recorders.vllm.inflight_vllm.sender import MOST_BODY, Sender
+from core.recorders.vllm.inflight_vllm.sender import MOST_BODY, NotTaken, Sender
+from core.recorders.vllm.inflight_vllm.writer import Oversized
 from core.serving.http import collect
-from core.serving.http.collect import collector_app
+from core.serving.http.collect import collector_app, token_of
 from worlds.collecting import HEADER, collecting, free_port, put, sending, step
 from worlds.examples import examples
 
@@ -88,6 +94,19 @@ def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
         token in (folder / ".token").read_text() and (folder / ".token").stat().st_mode & 0o077 == 0
     )
     assert all(token not in line for line in collector.lines[1:])
+
+
+def test_a_token_that_a_full_disk_did_not_take_is_made_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.delenv(collect.TOKEN, raising=False)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        with pytest.raises(InflightError, match="holds no token"):
+            token_of(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert len(token := token_of(tmp_path)) > 16 and token_of(tmp_path) == token
+    assert (tmp_path / ".token").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.slow
@@ -223,20 +242,6 @@ def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(fol
         call.putheader("Content-Length", str(MOST_BODY + 1))
         call.endheaders()
         assert call.getresponse().status == 413
-        for body, first in (
-            (b"", "0"),
-            (LINE[:-1], "0"),
-            (LINE, "-1"),
-            (LINE, "x"),
-            (b"{}\n", "0"),
-            (b'{"kind":"header","raw":9}\n', "0"),
-        ):
-            call = http.client.HTTPConnection(url.netloc)
-            token = url.query.partition("=")[2]
-            call.request(
-                "POST", "/", body, {"Authorization": f"Bearer {token}", "Inflight-First": first}
-            )
-            assert call.getresponse().status == 400, (body, first)
         writer = sending(collector.url)
         writer.put(lambda: step(0))
         writer.put(lambda: step(1, much="x" * MOST_BODY))
@@ -311,6 +316,26 @@ def test_a_name_from_the_network_is_a_name_in_the_folder(folder):
             collection.take(
                 (json.dumps({**HEADER, "rank": rank, "ranks": 2}) + "\n").encode(), 0, []
             )
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "dropped", "lost"),
+    [
+        ("here", " on here", 0, ""),
+        (None, "", 1, " The recorder could not keep up and dropped 1 record."),
+        ("a/b", " on ab", 1_000, " The recorder could not keep up and dropped 1,000 records."),
+    ],
+)
+def test_who_sends_is_named_and_what_was_dropped_is_said(folder, host, named, dropped, lost):
+    told: list[str] = []
+    header = (json.dumps(HEADER | {"host": host}) + "\n").encode()
+    end = (json.dumps({"kind": "end", "dropped": dropped}, separators=(",", ":")) + "\n").encode()
+    Collection(folder, tell=told.append).take(header, 0, [*steps(range(1)), end])
+    (file,) = recordings(folder)
+    assert told == [
+        f"{file.name}: vllm 0.32.0{named}, process 1, sends.",
+        f"{file.name}: the recording has ended.{lost}",
+    ]
 
 
 def test_lines_are_taken_once_and_gaps_are_told(folder):
@@ -420,7 +445,7 @@ def test_the_oldest_files_make_room_but_no_file_that_is_written(folder):
         wants = collection.take(LINE, number, steps(range(number, number + 1)))
     kept = numbers(recordings(folder))
     assert kept == list(range(kept[0], 200)) and kept[0] > 100 and not wants
-    assert sum(path.stat().st_size for path in recordings(folder)) < 6_500
+    assert 4_000 < sum(path.stat().st_size for path in recordings(folder)) < 6_500
     (folder / "mine.raw.jsonl").write_text("x" * 9_000)
     collection.take(LINE, 200, steps(range(200, 300)))
     assert (folder / "mine.raw.jsonl").exists()
@@ -461,6 +486,134 @@ def test_a_sender_that_closes_hangs_up():
                 pass  # until its end
 
 
+Answer = tuple[int, bytes]
+TAKEN: Answer = (200, b'{"wants_snapshot": false}')
+
+
+@contextmanager
+def answering(*answers: Answer) -> Iterator[tuple[str, list[tuple[str, Any, bytes]]]]:
+    """A collector that gives these answers: its address, and the path, the headers and the body of
+    each call.
+    """
+    calls: list[tuple[str, Any, bytes]] = []
+    left = iter(answers)
+
+    class Collects(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            calls.append((self.path, self.headers, body))
+            status, said = next(left)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collects) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", calls
+        finally:
+            server.shutdown()
+
+
+def test_each_batch_says_with_which_line_it_begins_and_who_sends_it():
+    wants = (200, b'{"wants_snapshot": true}')
+    with answering(TAKEN, wants, TAKEN) as (url, calls):
+        sender = Sender(f"{url}/a?token=secret&to=b", HEADER)
+        assert sender.name == f"{url}/a"
+        assert not sender.write("1\n") and not sender.write("2\n") and not sender.flush()
+        assert not sender.flush()  # there is nothing to send, and it has only just been heard
+        assert not sender.write("3\n") and sender.flush()
+        sender._at -= 10  # since then
+        assert not sender.flush()
+        sender.close()
+    header = json.dumps(HEADER, separators=(",", ":")).encode() + b"\n"
+    assert [(path, body) for path, _, body in calls] == [
+        ("/a?to=b", header + b"1\n2\n"),
+        ("/a?to=b", header + b"3\n"),
+        ("/a?to=b", header),
+    ]
+    assert [headers["inflight-first"] for _, headers, _ in calls] == ["0", "2", "3"]
+    assert {headers["authorization"] for _, headers, _ in calls} == {"Bearer secret"}
+    with answering(TAKEN) as (url, calls):
+        sender = Sender(url, HEADER)
+        assert not sender.write("1\n") and not sender.flush()
+        sender.close()
+    assert calls[0][0] == "/" and calls[0][1]["authorization"] is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "problem"),
+    [
+        (401, b'{"error": "The token is wrong."}', "401 Unauthorized (The token is wrong.)"),
+        (400, b'{"error": "%s"}' % (b"x" * 300), f"400 Bad Request ({'x' * 200})"),
+        (404, b"<html>", "404 Not Found"),
+        (200, b"<html>", "200 OK"),
+    ],
+)
+def test_what_would_be_refused_again_ends_the_sending(status, said, problem):
+    with answering((status, said)) as (url, calls):
+        sender = Sender(url, HEADER)
+        sender.write("1\n")
+        with pytest.raises(NotTaken) as refused:
+            sender.flush()
+        sender.close()
+    assert str(refused.value) == f"it answers {problem}" and len(calls) == 1
+
+
+def test_what_may_be_taken_later_is_sent_again_and_each_trouble_is_said_once(caplog, monkeypatch):
+    monkeypatch.setattr("core.recorders.vllm.inflight_vllm.sender._FIRST_WAIT", 0.0)
+    full = (507, b'{"error": "The disk is full."}')
+    with answering(full, (503, b""), TAKEN, full) as (url, calls):
+        sender = Sender(url, HEADER)
+        sender.write("1\n")
+        with caplog.at_level(logging.INFO, "inflight"):
+            assert not sender.flush()
+        assert len({body for _, _, body in calls}) == 1 and len(calls) == 3
+        assert [record.message for record in caplog.records] == [
+            f"Inflight cannot send to {url}: it answers 507 Insufficient Storage (The disk is"
+            " full.). It tries again; steps that find no room meanwhile are dropped.",
+            f"Inflight sends to {url} again.",
+        ]
+        sender.write("2\n")
+        (closing := threading.Event()).set()
+        sender.open(closing)
+        with pytest.raises(ConnectionError, match="it answers 507"):
+            sender.flush()  # once more, and no more
+        sender.close()
+    assert len(calls) == 4
+
+
+def test_lines_are_sent_as_soon_as_they_are_enough_and_one_too_large_for_a_call_never(monkeypatch):
+    header = len(json.dumps(HEADER, separators=(",", ":"))) + 1
+    monkeypatch.setattr("core.recorders.vllm.inflight_vllm.sender.BATCH", 100)
+    monkeypatch.setattr("core.recorders.vllm.inflight_vllm.sender.MOST_BODY", header + 120)
+    with answering(*[TAKEN] * 3) as (url, calls):
+        sender = Sender(url, HEADER)
+        for size, sent in ((60, 0), (39, 0), (1, 1), (60, 1), (61, 2), (59, 3)):
+            sender.write("x" * size)
+            assert len(calls) == sent, size
+        with pytest.raises(Oversized):
+            sender.write("x" * 121)
+        sender.close()
+    assert [len(body) - header for _, _, body in calls] == [100, 60, 120]
+
+
+def test_a_file_whose_header_was_cut_by_a_kill_is_made_anew(folder):
+    first = Collection(folder)
+    first.take(LINE, 0, steps(range(2)))
+    (file,) = recordings(folder)
+    os.truncate(file, 20)
+    first._held.close()
+    assert not Collection(folder).take(LINE, 0, steps(range(3)))
+    assert recordings(folder) == [file] and numbers([file]) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("what", ["the folder", "the file", "the newest part"])
 def test_what_is_deleted_while_engines_send_is_made_again(folder, what):
     """The lines that went with it are told as missing, and what follows can be read."""
@@ -482,6 +635,49 @@ def test_what_is_deleted_while_engines_send_is_made_again(folder, what):
     assert [step["step"] for step in recording.steps] == [*kept, 4, 5, 6, 7]
     with pytest.raises(InflightError, match="Another process collects"):
         Collection(folder)
+
+
+_NOT_WHOLE = "The body is not made of whole lines."
+_NO_HEADER = "The first line is not the header of a recording."
+_NO_NUMBER = "Inflight-First is to be the number of the first line."
+
+
+@pytest.mark.parametrize(
+    ("body", "first", "status", "says"),
+    [
+        (b"", "0", 400, _NOT_WHOLE),
+        (LINE[:-1], "0", 400, _NOT_WHOLE),
+        (LINE + b"{", "0", 400, _NOT_WHOLE),
+        (LINE, "-1", 400, _NO_NUMBER),
+        (LINE, "", 400, _NO_NUMBER),
+        (LINE, "1" * 16, 400, _NO_NUMBER),
+        (b"no JSON\n", "0", 400, _NO_HEADER),
+        (b"{}\n", "0", 400, _NO_HEADER),
+        (b'{"kind":"header","raw":9}\n', "0", 400, "What was sent is of version 9 of the raw"),
+    ],
+    ids=str,
+)
+def test_a_body_that_is_none_is_refused_in_a_sentence(folder, body, first, status, says):
+    client = TestClient(collector_app(Collection(folder), "secret", print))
+    headers = {"authorization": "Bearer secret", "inflight-first": first}
+    answer = client.post("/", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"][: len(says)]) == (status, says)
+    assert recordings(folder) == []
+
+
+def test_a_folder_that_cannot_be_written_is_not_the_senders_fault(folder):
+    app = collector_app(Collection(folder), "secret", print)
+    headers = {"authorization": "Bearer secret", "inflight-first": "0"}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(LINE) // 2, hard))
+    try:
+        answer = TestClient(app).post("/", content=LINE, headers=headers)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    says = {"error": f"{folder} cannot be written: File too large."}
+    assert (answer.status_code, answer.json()) == (507, says) and recordings(folder) == []
+    answer = TestClient(app).post("/", content=LINE, headers=headers)
+    assert (answer.status_code, answer.json()) == (200, {"wants_snapshot": False})
 
 
 def test_a_call_that_is_none_is_refused_in_a_sentence(folder):

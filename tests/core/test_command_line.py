@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from core import Request, SamplingParams, Trace, Workload, files
 from core.cli import COMMANDS, output
 from core.config import POLICIES
 from core.measure import compare
 from core.trace import file
+from worlds.collecting import free_port
 from worlds.commands import call, command, interrupting, refusal, refuses_empty_values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,10 +57,31 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
     assert not os.listdir(tmp_path)
 
 
-def test_what_is_read_is_not_overwritten(capsys, tmp_path):
-    (sizes := tmp_path / "sizes.jsonl").write_text('{"prompt_tokens": 9, "output_tokens": 4}\n')
-    assert "it is what is read" in refusal(capsys, "workload", str(sizes), "--out", str(sizes))
-    assert "it is what is read" in refusal(capsys, *RUN, "--simulate", TRACE, "--out", TRACE)
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("workload", "READ", "--out", "READ"),
+        ("run", "--workload", "READ", "--out", "READ"),
+        ("run", "--workload", "READ", "--html", "READ"),
+        (*RUN, "--simulate", "READ", "--out", "READ"),
+        ("compare", "--workload", "READ", "--out", "READ"),
+        ("compare", *RUN[1:], "--simulate", "READ", "--out", "READ"),
+        ("compare", *RUN[1:], "--simulate", "READ", "--traces", "FOLDER"),
+        ("show", "READ", "--html", "READ"),
+        ("import", "READ", "--out", "READ"),
+        ("fit", "READ", "--out", "READ"),
+        ("plan", "READ", "--out", "READ"),
+        ("plan", "READ", "--html", "READ"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_read_is_not_overwritten(args, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("core.page.draw", object())  # as where the page is installed
+    (read := tmp_path / "static.jsonl").write_text("of somebody's own")
+    places = {"READ": str(read), "FOLDER": str(tmp_path)}
+    said = refusal(capsys, *(places.get(arg, arg) for arg in args))
+    assert said == f"{read} cannot be written: it is what is read.\n"
+    assert read.read_text() == "of somebody's own" and os.listdir(tmp_path) == ["static.jsonl"]
 
 
 @pytest.mark.slow
@@ -147,6 +171,59 @@ def test_numbers_that_no_run_has_are_refused(args, words, capsys):
     assert words in refusal(capsys, *args)
 
 
+SIZES = "SIZES"  # a file of the sizes of requests that arrive together
+MADE_UP = "MADE_UP"  # a simulated run
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            ("show", TRACE, "--step", "1", "--layer", "4"),
+            "The model has 4 layers, so there is no layer 4.",
+        ),
+        (
+            ("show", TRACE, "--step", "0"),
+            "The mask of step 0 has 28 × 28 cells; at most 100 are drawn here.",
+        ),
+        (("check", MADE_UP, "--rerun"), "A simulated run has no model to run again."),
+        (("workload", SIZES, "--out", "w", "--speed", "0"), "The speed must be above 0, not 0."),
+        (
+            ("workload", SIZES, "--out", "w", "--speed", "2"),
+            "--speed does nothing with SIZES, whose requests arrive all at once.",
+        ),
+        (("workload", SIZES, "--out", "-", "--json"), "--json does nothing where the workload"),
+        (("import", RAW, "--verify", "--metrics", SIZES), "SIZES has no counters of vLLM."),
+        (
+            ("import", RAW, "--verify", "--metrics", "nowhere"),
+            "nowhere cannot be read: No such file or directory.",
+        ),
+        (
+            ("compare", *RUN[1:], "--simulate", "h100:8b", "--baseline", "article"),
+            "give --baseline or --simulate.",
+        ),
+        (
+            ("compare", *RUN[1:], "--simulate", "h100:8b", "--repeats", "3"),
+            "--repeats does nothing with --simulate",
+        ),
+        (("compare", *RUN[1:], "--baseline", "none"), "There is no baseline 'none'; the baselines"),
+        (("compare", *RUN[1:], "--traces", "nowhere"), "There is no folder nowhere."),
+        (("collect", "--out", "odd", "--port", "0"), "odd/.token holds no token: Is a directory."),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else None,
+)
+def test_what_a_command_cannot_do_is_refused(args, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("core.cli.terminal.MOST_CELLS", 100)
+    Path(SIZES).write_text('{"prompt_tokens": 9, "output_tokens": 4}\n', encoding="utf-8")
+    Path("odd/.token").mkdir(parents=True)
+    if MADE_UP in args:
+        assert call(*RUN, "--simulate", "h100:8b", "--out", MADE_UP) == 0
+        capsys.readouterr()
+    assert words in refusal(capsys, *args)
+    assert "w" not in os.listdir()
+
+
 def test_nothing_is_minus_zero():
     assert (
         output.percent(-1e-9) == "0.0 %"
@@ -190,6 +267,62 @@ def test_a_damaged_trace_is_named_in_the_sentence_about_it(args, capsys, tmp_pat
     )
     assert call(*args, str(path)) in (1, 2)
     assert capsys.readouterr().err.startswith("odd.jsonl, line ")
+
+
+# -- serve -----------------------------------------------------------------------------------------
+
+
+def test_every_option_of_serve_reaches_the_server(capsys, monkeypatch):
+    """All but listening is done: what would listen keeps what it is given."""
+    given = []
+    monkeypatch.setattr("core.serving.server.serve", lambda *parts: given.append(parts))
+    serve = ("serve", "--model", "shakespeare-char", "--device", "cpu", "--host", "0.0.0.0")
+    assert call(*serve, "--api-key=secret") == 0
+    said = capsys.readouterr().err
+    assert "Anyone who can reach" not in said and "teacher" not in said
+    counts = {"requests": 11, "requests-per-client": 7, "prompt-tokens": 60, "new-tokens": 50}
+    options = [f"--max-{name}={count}" for name, count in counts.items()]
+    options += ["--drain-seconds=4", "--policy=static", "--max-num-seqs=3", "--num-blocks=40"]
+    options += ["--port=1234", "--cors-origin=https://page.org", "--allow-host=public.org"]
+    assert call(*serve, *options, "--show-texts", "--teacher") == 0
+    said = capsys.readouterr().err
+    assert "Anyone who can reach 0.0.0.0 can use this server: give --api-key" in said
+    (token,) = re.findall("^The teacher's token, for .* of /control: (.{16,})$", said, re.M)
+    page = {"origin": "https://page.org", "host": "public.org"}
+    key, right = {"authorization": "Bearer secret"}, {"x-teacher-token": token}
+    told = []
+    for serving, app, host, port, ready in given:
+        limits, config, hidden = serving.limits, serving.engine.config, serving.event_log.hidden
+        tokens = (limits.max_prompt_tokens, limits.max_new_tokens)
+        serving.start()
+        ask = TestClient(app).get
+        controls = [ask("/control", headers=key | which) for which in ({}, right)]
+        models = [ask("/v1/models", headers=which) for which in ({}, key, key | page)]
+        serving.close()
+        ready("http://here:1234")
+        assert "Serving shakespeare-char at http://here:1234" in capsys.readouterr().err
+        told.append(
+            (
+                (limits.max_requests, limits.max_requests_per_client, *tokens, limits.drain_s),
+                (config.policy.name, config.max_num_seqs, config.num_blocks),
+                (hidden.texts, hidden.nicknames, host, port),
+                [answer.status_code for answer in (*controls, *models)],
+            )
+        )
+    assert told == [
+        (
+            (1024, 1024, 16_384, 4096, 30),
+            ("continuous", 16, None),
+            (True, True, "0.0.0.0", 8000),
+            [404, 404, 401, 200, 403],
+        ),
+        (
+            (11, 7, 60, 50, 4),
+            ("static", 3, 40),
+            (False, False, "0.0.0.0", 1234),
+            [403, 200, 200, 200, 200],
+        ),
+    ]
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
@@ -277,6 +410,32 @@ def test_a_real_ctrl_c_leaves_no_traceback(tmp_path):
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait(60) == 130 and "Interrupted" in rest and "Traceback" not in rest, rest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        (["-m", "inflight", "run"], "rich"),
+        (["-c", "from inflight import _start; _start()", "run"], "rich"),  # as it is installed
+        (["app.py", "--port", "{port}"], "core.errors"),
+    ],
+)
+def test_ctrl_c_while_it_starts_leaves_no_traceback(program, loaded):
+    """Interrupted when it has imported what it needs first; the rest takes longer."""
+    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", *(word.format(port=free_port()) for word in program)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heard,
+    )
+    assert process.stderr is not None
+    assert any(line.split()[-1] == loaded for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(60) in (130, -signal.SIGINT) and "Traceback" not in rest, rest[-1500:]
 
 
 def test_a_number_of_hundreds_of_digits_is_not_said_whole(capsys):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from core.cli.compare import _fastest_sentence
+from core.cli.compare import _fastest_sentence, _outputs_sentence
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
 from core.measure.compare import (
@@ -16,6 +19,7 @@ from core.measure.compare import (
     compare,
     comparing,
     first_differences,
+    machine,
     median_of,
     nearest_to_median,
 )
@@ -47,6 +51,21 @@ class Track:
         return Contender.of(name, start, lambda run: run)
 
 
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="names its CPU elsewhere")
+def test_a_cpu_is_called_by_its_own_name_and_others_as_they_are_given():
+    """What torch calls a CPU is its kind of machine."""
+    facts = ("x86_64", 2, "float32", {})
+    where = [
+        machine(device, *facts, versions)
+        for device, versions in (("cpu", {}), ("cuda", {}), ("cpu", {"pyodide": "314.0.7"}))
+    ]
+    about = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    named = re.search(r"^model name\s*: (.*)$", about, re.M)
+    assert [one["hardware"] for one in where[1:]] == ["x86_64", "x86_64"]
+    assert named is None or where[0]["hardware"] == named[1].strip() != "x86_64"
+    assert [one["cpus"] for one in where] == [os.cpu_count(), os.cpu_count(), None]
+
+
 @pytest.mark.slow
 def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
     track = Track()
@@ -72,6 +91,30 @@ def test_the_fastest_is_named_with_those_from_whom_the_rounds_do_not_tell_it():
     )
     result.walls["c"] = [2, 3.5, 2.5]
     assert _fastest_sentence(result) == "The fastest: b."
+
+
+def test_outputs_are_identical_or_the_first_difference_is_named():
+    track = Track()
+    made = [track.contender(name, [1, 1]) for name in ("a", "b")]
+    result = compare(made, 1, clock=track.clock)
+    assert _outputs_sentence(result) == "Outputs: identical, token for token."
+    same = "Outputs: identical, token for token, as long as the clients stayed."
+    cut = replace(result.runs["b"], cut=frozenset({"r1"}))
+    assert _outputs_sentence(replace(result, runs=result.runs | {"b": cut})) == same
+    first = {"policy": "b", "request": "r1", "position": 4, "margin": None}
+    says = "Outputs differ: b departs from a in request r1 at token 4"
+    for more, so in (
+        ([first], ""),
+        ([first | {"margin": 0.00012345}], ", where the best logit led by 0.000123"),
+        ([first, first, first], " (3 differences in all)"),
+    ):
+        assert _outputs_sentence(replace(result, differences=more)) == f"{says}{so}."
+
+
+def test_a_run_too_short_for_the_clock_is_refused():
+    track = Track()
+    with pytest.raises(InflightError, match="less time than this clock can measure"):
+        compare([track.contender("a", [1, 0])], 1, clock=track.clock)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.compare import Comparison, environment, first_differences
-from core.measure.faults import fault_of, wrong_time
+from core.measure.faults import _may_differ, fault_of, wrong_time
 from core.measure.rounds import RunResult
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
@@ -229,6 +230,13 @@ def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) ->
         assert (fault_of(other, told_of(other)) is None) == (told != true | lie)
 
 
+def test_a_difference_of_a_run_without_a_trace_is_taken_as_it_is_told(real: Comparison) -> None:
+    """A baseline has none, whose requests could be looked up."""
+    runs = real.runs | {"continuous": replace(real.runs["continuous"], trace=None)}
+    assert _may_differ(replace(real, runs=runs), DIFFERENCE)
+    assert not _may_differ(replace(real, runs=runs), DIFFERENCE | {"got": DIFFERENCE["expected"]})
+
+
 RUN: Told = {
     "wall_s": 2.0,
     "finished": 4,
@@ -285,6 +293,9 @@ RUN: Told = {
         # the sum of the medians of three rounds is at most half the time of all
         ({"time_s": RUN["time_s"] | {"forward": 1.2}}, [2.0] * 3, None),
         ({"time_s": RUN["time_s"] | {"forward": 1.9, "sample": 0.7}}, [2.0] * 3, "time_s"),
+        ({"time_s": RUN["time_s"] | {"prepare": -0.1}}, [2.0], "time_s"),
+        # where the parts are not told
+        *(({"time_s": parts}, [2.0], None) for parts in (None, {}, {"forward": None})),
     ],
 )
 def test_times_and_rates_fit_each_other(altered: Told, walls: list[float], wrong: str) -> None:
@@ -510,3 +521,12 @@ def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Pat
             load(folder)
         inside.clear()
         inside.update(before)
+    # the first recordings have none; they name the contenders, too
+    told["load"].pop("capacities", None)
+    told_of = point["policy"]
+    for name in (told_of, "nobody"):
+        for one in told["load"]["points"]:
+            one["policy"] = name if one["policy"] == told_of else one["policy"]
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with nullcontext() if name != "nobody" else pytest.raises(InflightError, match="sweep"):
+            load(folder)

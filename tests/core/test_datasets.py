@@ -142,6 +142,9 @@ def test_tables_are_read(tmp_path):
     assert azure.sentences()[0] == f"Requests: 3 within 13.3 s, {sizes}"
     faster = azure.sentences(2)[0]
     assert faster == f"Requests: 3 within 6.7 s (2 times as fast as on record), {sizes}"
+    same = Dataset("x", (RequestSize(1000, 1), RequestSize(1000, 1)))
+    told = "Requests: 2 all at once, prompts of 1,000 and answers of 1 token."
+    assert same.sentences()[0] == told
 
 
 def test_conversations_need_a_tokenizer(tmp_path):

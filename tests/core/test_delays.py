@@ -21,7 +21,7 @@ from core.policy import LimitReached
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
-from core.trace.events import NOTHING_BINDS, Admitted, Carried, Resumed, Segment
+from core.trace.events import NOTHING_BINDS, Admitted, Carried, Resumed, Segment, Stalled
 from core.trace.phrases import queued_by
 from core.trace.run_state import RunState
 from visualizer.words.delays import gap_sentence, wait_sentence
@@ -454,6 +454,15 @@ def test_of_the_limits_that_stalled_it_in_a_gap_the_first_is_told():
     ]
     told = {g.step: g.why for g in delays(replace(trace, events=events)).gaps}
     assert told[gap.step].limit == "blocks"
+
+
+def test_a_limit_that_stalls_it_in_another_gap_is_not_told():
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 4, 6))
+    lacks = LimitReached("blocks", 0, 1, 9)
+    stalled = trace.events[3]._replace(stalled=(Stalled("a", lacks),))
+    gaps = delays(replace(trace, events=[*trace.events[:3], stalled, *trace.events[4:]])).gaps
+    told = {gap.step: gap.why for gap in gaps}
+    assert [told[step] for step in (1, 2, 3, 5)] == [None, None, lacks, None]
 
 
 def test_of_an_even_number_the_smaller_in_the_middle_is_the_median_and_five_times_it_is_not_far():

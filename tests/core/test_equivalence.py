@@ -12,7 +12,7 @@ import torch
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.engine.runner import observing
 from core.errors import InflightError
-from core.proof.equivalence import differing, equivalence
+from core.proof.equivalence import _compared, differing, equivalence
 from core.proof.mistakes import leaky_mask
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
@@ -20,7 +20,14 @@ from core.torch_engine.attention.batch import pack
 from core.torch_engine.attention.dense import dense_mask
 from core.torch_engine.attention.spec import AttentionSpec
 from worlds.dense_attention import attend
-from worlds.small import MemoryModel, memory_engine, requests
+from worlds.small import (
+    VOCAB_SIZE,
+    MemoryModel,
+    generate,
+    memory_engine,
+    memory_trace,
+    requests,
+)
 from worlds.unmasked import unmasked_pads
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
@@ -119,10 +126,40 @@ def test_with_a_leak_logits_and_texts_differ(engine, workload):
     assert found["differing_tokens"] == sum(r["differing_tokens"] for r in found["requests"])
 
 
-def test_token_requests_need_no_tokenizer():
-    found = equivalence(MemoryModel(), None, Workload(requests((5, 6), (3, 4), (7, 5))), CONFIG)
-    assert found["differing_tokens"] == 0 and found["max_logit_difference"] == 0.0
-    assert found["requests"][0]["solo_text"] == ""
+@pytest.mark.parametrize(("room", "kept"), [(2**28, 3), (2 * 2 * 4 * VOCAB_SIZE, 2), (1, 1)])
+def test_token_requests_need_no_tokenizer(room, kept, monkeypatch):
+    """room: for the logits of so many tokens of each of two requests, four bytes a number."""
+    monkeypatch.setattr("core.proof.equivalence._LOGITS_BYTES", room)
+    asked, steps = requests((5, 3), (3, 2)), list[int]()
+    found = equivalence(
+        MemoryModel(), None, Workload(asked), CONFIG, on_step=lambda event: steps.append(event.step)
+    )
+    assert steps == [0, 1, 2, 0, 1, 0, 1, 2]  # of each alone, and of both
+    none = {"differing_tokens": 0, "max_logit_difference": 0.0}
+    assert found == none | {
+        "config": CONFIG.to_json(),
+        "leak": False,
+        "dtype": "float32",
+        "device": "cpu",
+        "tokens": 5,
+        "generated_tokens": 0,
+        "differing_from_generate": 0,
+        "requests": [
+            none
+            | {
+                "request": one.id,
+                "solo": generate(one),
+                "batched": generate(one),
+                "solo_text": "",
+                "batched_text": "",
+                "compared": min(kept, one.sampling.max_new_tokens),
+                "parting": None,
+                "generated": None,
+                "differing_from_generate": None,
+            }
+            for one in asked
+        ],
+    }
 
 
 def test_a_model_with_masks_of_its_own_cannot_leak():
@@ -200,6 +237,25 @@ def test_an_observer_sees_every_token_chosen_and_only_inside():
     count = len(seen)
     engine.run(Workload(requests((2, 2))))
     assert len(seen) == count
+
+
+def test_where_one_of_two_answers_has_ended_they_part():
+    """The same four tokens, and then two more, in the batch or alone, each with its logits."""
+    short, long = memory_trace((5, 4)), memory_trace((5, 6))
+    token = long.outputs["r0"][4]
+    mine, theirs = torch.tensor([1.0, 3.5, 2.0]), torch.tensor([1.25, 3.5, 1.5])
+    for alone, batched, parting in (
+        (short, long, {"solo": None, "batched": token, "margin": None}),
+        (long, short, {"solo": token, "batched": None, "margin": 1.5}),
+    ):
+        logits = [
+            {"r0": [one] * len(run.outputs["r0"])}
+            for one, run in ((mine, alone), (theirs, batched))
+        ]
+        found = _compared("r0", alone, logits[0], batched, logits[1], None)
+        assert found["parting"] == {"position": 4} | parting
+        assert (found["differing_tokens"], found["compared"]) == (2, 4)
+        assert found["max_logit_difference"] == 0.5
 
 
 def test_a_token_that_only_one_of_two_answers_has_differs():

@@ -14,9 +14,10 @@ import pytest
 
 from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.cli import main
-from core.cli.fit import _time
+from core.cli.fit import _print, _time, examples
 from core.cli.report import cost_sentences
 from core.errors import InvalidTrace
+from core.files import save_json
 from core.recorders.convert import open_run
 from core.simulate import fitted
 from core.simulate.cost import Load
@@ -32,7 +33,7 @@ from core.simulate.fitted import (
     time_between_steps,
 )
 from core.simulate.least_squares import least_squares
-from core.simulate.named import cost_in, cost_named
+from core.simulate.named import READ, cost_in, cost_named
 from core.trace.events import Arrived, Finished, Resumed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -469,11 +470,10 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
     assert call("run", "--workload", work, "--simulate", char, "--model", "shakespeare-bpe") == 2
     elsewhere = tmp_path / "cost.json"
     data = fit(Trace.load(SIX)).to_json()
-    elsewhere.write_text(
-        json.dumps(
-            {**data, "about": {**data["about"], "model": {"name": "Nowhere-7B", "context": 4096}}}
-        )
-    )
+    name = data["about"]["model"]["name"]
+    data["about"]["model"] = {"name": "Nowhere-7B", "context": 4096}
+    data["assumptions"] = [said.replace(name, "Nowhere-7B") for said in data["assumptions"]]
+    elsewhere.write_text(json.dumps(data))
     assert call("run", "--workload", ids, "--simulate", elsewhere) == 0
     assert (
         call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-7B")
@@ -534,10 +534,62 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
         Linear.from_json(json.loads(json.dumps(whole | change)))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"error": {"p90": 0.0001}},
+        {"error": {"total": 0.5}},
+        {"error": {"total": -1.5, "worst": -2.0}},
+        {"error": {"held_out_passes": 9999}},
+        {"error": {"folds": 2}},
+        {"error": {"verified": 1.0}},
+        {"error": {"in_turns": {"median": 0.1}}},
+        {"error": {"in_turns": {"median": 0.1, "p90": 0.2, "total": 0.5, "worst": 0.1}}},
+        {"about": {"steps": 9999}},
+        {"about": {"passes": 9999}},
+        {"about": {"passes": "many"}},
+        {"about": {"device_name": "H100"}},
+        {"about": {"engine": "vLLM 0.32.0"}},
+        {"about": {"threads": 0}},
+        {"about": {"tensor_parallel": 0}},
+        {"about": {"between_s": -1.0}},
+        {"about": {"verified": True}},
+        {"most": {"kv_bytes": 10_000_001}},
+        {"least": {"kv_bytes": 1}},
+        {"kv_bytes_per_token": 1},
+        {"assumptions": ["Verified by nobody."]},
+        {"assumptions": []},
+    ],
+)
+def test_a_saved_cost_that_contradicts_itself_is_refused(change, tmp_path):
+    whole = json.loads(json.dumps(fit(Trace.load(SIX)).to_json()))
+    assert Linear.from_json(whole).is_one_fit
+    for name, facts in change.items():
+        if isinstance(facts, dict):
+            whole[name] |= facts
+        else:
+            whole[name] = facts
+    saved = tmp_path / "cost.json"
+    save_json(saved, whole)
+    with pytest.raises(InflightError, match="its numbers are not those of a fitted cost"):
+        cost_in(saved)
+
+
+def test_a_cost_from_a_file_says_once_that_it_is_taken_on_trust(tmp_path):
+    saved, again = tmp_path / "cost.json", tmp_path / "again.json"
+    fitted = fit(Trace.load(SIX))
+    save_json(saved, fitted.to_json())
+    read = cost_in(saved)
+    assert read == replace(fitted, assumptions=(*fitted.assumptions, READ))
+    save_json(again, read.to_json())
+    assert cost_in(again) == read and READ in cost_sentences(read.to_json())
+    assert READ not in cost_in(SIX).assumptions  # fitted here
+
+
 def test_a_cost_that_a_later_version_saved_is_not_read_as_if_it_were_ours(tmp_path):
     saved = tmp_path / "cost.json"
     saved.write_text(json.dumps({"schema": "fit/1", **COST.to_json()}), encoding="utf-8")
-    assert cost_in(saved) == COST
+    assert cost_in(saved) == replace(COST, assumptions=(READ,))
     saved.write_text(json.dumps({"schema": "fit/2", **COST.to_json()}), encoding="utf-8")
     with pytest.raises(InflightError, match="it has schema 'fit/2', and this version reads fit/1"):
         cost_in(saved)
@@ -655,3 +707,56 @@ def test_a_time_of_a_pass_is_rounded_before_its_unit_is_chosen():
     }
     told |= {0.1234: "123 ms", 0.9996: "1 s", 1234.0: "1,234 s"}
     assert {seconds: _time(seconds) for seconds in told} == told
+
+
+def test_what_is_said_of_a_fit_is_worked_out_from_its_coefficients(capsys) -> None:
+    """12.3456 ms for each pass and 2 µs for each position, at 100 bytes of KV a token: of three
+    passes the first is no larger than those that were measured.
+    """
+    cost = fitted.Linear(
+        base_s=0.0123456,
+        per_token_s=2e-6,
+        per_kv_byte_s=0.0,
+        kv_bytes_per_token=100,
+        most=Load(64, 80_000, 800),
+        least=Load(1, 0, 0),
+        assumptions=("A fitted cost.",),
+        error={
+            "median": 0.51,
+            "p90": 0.6,
+            "total": -0.02,
+            "worst": 0.7,
+            "held_out_passes": 1000,
+            "in_turns": {"median": 0.01, "p90": 0.02, "total": 0.03, "worst": 0.04},
+        },
+    )
+    _print(cost, examples(cost))
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "A fitted cost.",
+        "",
+        "A pass takes 12.3 ms + 2 µs for each position computed.",
+        "For each 1,000 tokens of KV cache read no time could be told from the rest.",
+        "",
+        "a pass takes",
+        "a decode step of 1 request, 500 tokens in its cache 12.3 ms",
+        "a decode step of 16 requests, 500 tokens in each cache 12.4 ms beyond what was measured",
+        "a prompt of 1,000 tokens in one pass 14.3 ms beyond what was measured",
+        "",
+        "Measured: 1 to 64 positions and 0 to 800 tokens of KV cache in a pass. Beyond that the"
+        " line is only drawn on.",
+        "The fit is off by 51.0 % (median) and 60.0 % (90th percentile) on 1,000 passes that it had"
+        " not seen, each fifth of the run in turn; by -2.0 % in total, and 70.0 % in the worst"
+        " fifth.",
+        "That is no prediction of a pass: what depends on single passes, as ITL, or TTFT without a"
+        " queue, is not to be believed.",
+        "With every fifth step left out instead, beside steps that the fit has seen: 1.0 %, 2.0 %,"
+        " 3.0 %, 4.0 %.",
+    ]
+    both = replace(cost, per_kv_byte_s=1e-8, per_pair_s=2e-12)
+    _print(both, [])
+    said = capsys.readouterr().out
+    assert (
+        "A pass takes 12.3 ms + 2 µs for each position computed + 1 ms for each 1,000 tokens of KV"
+        " cache read + 2 µs for each million pairs of attention.\n"
+    ) in said and "no time could be told" not in said

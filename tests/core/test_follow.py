@@ -95,6 +95,8 @@ def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
         (second, named(header, part=2) + "".join(records[half:]) + END),
     ):
         with path.open("w") as file:
+            # an empty file is none yet
+            assert not poll(follower) and "not a raw recording" not in follower.sentence
             for start in range(0, len(content), 7_001):
                 file.write(content[start : start + 7_001])
                 file.flush()

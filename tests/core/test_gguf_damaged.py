@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.torch_engine.models import gguf
-from core.torch_engine.models.gguf import GgufFile, _make, reader
+from core.torch_engine.models.gguf import GgufFile, _make, facts_of, reader
 from core.torch_engine.models.gguf_for_tab import PackedGguf
 from core.torch_engine.models.weight_files import BadWeights
-from worlds.gguf_files import FITTING, write
+from worlds.gguf_files import FITTING, TOKENS, write
 
 LONG = [0, 1, 2**31, 2**32, 2**46, 2**62, 2**63, 2**64 - 1]
 WRONG = st.binary(min_size=1, max_size=2) | st.sampled_from(LONG).map(
@@ -84,6 +84,44 @@ def test_tensors_lie_where_the_files_own_alignment_has_them(tmp_path):
     for name, tensor in usual.tensors.items():
         other = wide.tensors[name]
         assert other.at % 4096 == 0 and wide.content(other, 64) == usual.content(tensor, 64)
+
+
+def placed(names: str, places: list[int], *facts: bytes) -> bytes:
+    """A file whose tensors, four numbers each, begin at these places."""
+    told = b"".join(struct.pack("<Q1sIB", 1, fact, 0, 7) for fact in facts)
+    tensors = b"".join(
+        struct.pack("<Q1sIQIQ", 1, name.encode(), 1, 4, 0, place)
+        for name, place in zip(names, places, strict=True)
+    )
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(names), len(facts)) + told + tensors
+    return head + bytes(-len(head) % 32 + 64)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_read"),
+    [
+        (placed("ab", [0, 32], b"x", b"y"), True),
+        (placed("ab", [32, 16], b"x"), True),  # in another order, and side by side
+        (placed("ab", [0, 12]), False),  # one begins in the other
+        (placed("ab", [16, 16]), False),
+        (placed("aa", [0, 32]), False),
+        (placed("ab", [0, 32], b"x", b"x"), False),
+    ],
+)
+def test_no_two_tensors_overlap_and_no_two_things_have_one_name(content, is_read):
+    """A file of a kilobyte could become a model of any size, and two readers differ about it."""
+    with nullcontext() if is_read else pytest.raises(BadWeights, match="no GGUF file"):
+        assert len(GgufFile(reader(io.BytesIO(content))).tensors) == 2
+
+
+def test_a_vocabulary_with_a_token_twice_is_refused(tmp_path):
+    """The first of the two would have no text."""
+    for tokens in (TOKENS, [*TOKENS, TOKENS[5]]):
+        path = tmp_path / "tiny.gguf"
+        write(path, tokens=tokens)
+        file = GgufFile(reader(io.BytesIO(path.read_bytes())))
+        with nullcontext() if tokens is TOKENS else pytest.raises(BadWeights, match="no sense"):
+            facts_of(file)
 
 
 @pytest.mark.parametrize("arch", GIVEN)

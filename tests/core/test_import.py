@@ -201,6 +201,7 @@ def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
     request = steps[3]["segments"][-1]["request"]
     for later in steps[4:]:
         later["segments"] = [s for s in later["segments"] if s["request"] != request]
+        del later["sampled"][request]
     abort = {
         "kind": "abort",
         "t": (steps[3]["t_scheduled"] + steps[3]["t_output"]) / 2,

@@ -12,13 +12,14 @@ from types import SimpleNamespace
 import pytest
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
-from core.errors import InvalidTrace
+from core.errors import InflightError, InvalidTrace
 from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous
+from core.recorders import transformers_batching as batching
 from core.recorders.convert import checked_trace
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording, read_raw
-from core.recorders.transformers_batching import _Observer
+from core.recorders.transformers_batching import ContinuousBatchProcessor, _Observer
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
 from core.trace.events import (
@@ -32,7 +33,7 @@ from core.trace.events import (
     Segment,
     StepEvent,
 )
-from core.trace.header import GroupFacts
+from core.trace.header import GroupFacts, windows_of
 from core.trace.rules.blocks import PoolRules
 from core.trace.rules.resumption import oddity
 from core.trace.run_state import RunState
@@ -156,13 +157,15 @@ def state_of(blocks: int, computed: int) -> RunState:
     return state
 
 
-def pool(template: Trace, state: RunState) -> PoolRules:
-    groups = (
-        GroupFacts(kind="sliding_window", window=6, block_size=4),
-        GroupFacts(kind="full_attention", block_size=4),
-    )
+WINDOW = GroupFacts(kind="sliding_window", window=6, block_size=4)
+WHOLE = GroupFacts(kind="full_attention", block_size=4)
+
+
+def pool(template: Trace, state: RunState, *groups: GroupFacts) -> PoolRules:
+    """Of a group with a window and one without, or of others."""
     config = replace(template.header.config, block_size=4, num_blocks=40)
-    rules = PoolRules(replace(template.header, kv_groups=groups, num_blocks=40, config=config))
+    header = replace(template.header, kv_groups=groups or (WINDOW, WHOLE), num_blocks=40)
+    rules = PoolRules(replace(header, config=config))
     rules.go_on_from(state)
     return rules
 
@@ -171,23 +174,39 @@ def with_changes(template: Trace, used: int, *changes: BlockChange) -> StepEvent
     return template.events[0]._replace(kv=KV(used, 40, changes), released=(), preempted=())
 
 
+SINGLES = {"block_size": 1}
+PAIRS = {"units": 2}
+
+
 @pytest.mark.parametrize(
-    ("computed", "left", "fault"),
+    ("group", "computed", "left", "fault"),
     [
-        (9, (0,), None),  # position 9 looks back to 4: block 0 held 0 to 3
-        (8, (0,), "it still needs"),  # position 8 looks back to 3
-        (13, (0, 1), None),
-        (12, (0, 1), "it still needs"),
-        (13, (7,), "does not hold"),
-        (13, (20,), "does not hold"),  # the other group's
+        (WINDOW, 9, (0,), None),  # position 9 looks back to 4: block 0 held 0 to 3
+        (WINDOW, 8, (0,), "it still needs"),  # position 8 looks back to 3
+        (WINDOW, 13, (0, 1), None),
+        (WINDOW, 12, (0, 1), "it still needs"),
+        (WINDOW, 13, (7,), "does not hold"),
+        (WINDOW, 13, (20,), "does not hold"),  # the other group's
+        (replace(WINDOW, **SINGLES), 8, (0, 1, 2), None),
+        (replace(WINDOW, **SINGLES), 8, (0, 1, 2, 3), "it still needs"),
+        (replace(WINDOW, **PAIRS), 9, (0, 1), None),
+        (replace(WINDOW, **PAIRS), 9, (0, 1, 2), "it still needs"),
+        (replace(WHOLE, **SINGLES), 8, (0,), "it still needs"),
+        (GroupFacts(**SINGLES), 8, (0,), "it still needs"),
+        (GroupFacts(kind="mamba"), 8, (0, 1), None),
     ],
 )
-def test_a_block_leaves_once_the_window_has_passed_it(template, computed, left, fault):
+def test_a_block_leaves_once_the_window_has_passed_it(template, group, computed, left, fault):
     state = state_of(4, computed)
-    found = pool(template, state).fault(
-        with_changes(template, 8 - len(left), BlockChange("r", (), False, 0, left)), state
-    )
-    assert found is None if fault is None else found is not None and fault in found
+
+    def found(used: int) -> str | None:
+        change = BlockChange("r", (), False, 0, left)
+        return pool(template, state, group, WHOLE).fault(
+            with_changes(template, used, change), state
+        )
+
+    assert fault in (found(8 - len(left)) or "") if fault else found(8 - len(left)) is None
+    assert fault or found(9 - len(left)) == f"{9 - len(left)} of 40 blocks cannot be in use"
 
 
 def test_a_block_that_left_may_join_another_table_in_the_same_step(template):
@@ -203,15 +222,50 @@ def test_a_block_that_left_may_join_another_table_in_the_same_step(template):
     assert sorted(state.blocks_of("r")) == [0, 2, 3, 20, 21, 22, 23, 24]
 
 
-def test_a_request_needs_the_blocks_of_its_window_and_no_others(template):
-    state = state_of(4, 13)
-    state.take_blocks(KV(7, 40, (BlockChange("r", (), False, 0, (0, 1)),)))
-    rules = pool(template, state)
-    assert rules.misfit(Segment(0, "r", 0, "decode", 13, 1, 14), state, 0) is None
-    assert "window spans" in (rules.misfit(Segment(0, "r", 0, "decode", 12, 1, 13), state, 0) or "")
-    assert "too few blocks" in (
-        rules.misfit(Segment(0, "r", 0, "decode", 16, 1, 17), state, 0) or ""
+FEW, MORE, KEEPS, LACKS = "too few blocks", "more blocks than", "has passed", "window spans"
+GONE = (None, None)
+
+
+@pytest.mark.parametrize(
+    ("group", "table", "start", "ahead", "fault"),
+    [
+        (WINDOW, (*GONE, 2, 3), 13, 0, None),  # it looks back to position 8, where block 2 begins
+        (WINDOW, (*GONE, 2, 3), 12, 0, LACKS),
+        (WINDOW, (*GONE, 2, None), 13, 0, LACKS),
+        (WINDOW, (*GONE, 2, 3), 16, 0, FEW),
+        (WINDOW, (None, 1, 2, 3), 13, 0, None),  # the position before it looks back to 7
+        (WINDOW, (0, 1, 2, 3), 13, 0, KEEPS),
+        (WINDOW, (None, 1, 2, 3), 14, 0, KEEPS),
+        (WINDOW, (None, 1, 2, 3), 14, 1, None),
+        (WINDOW, (0, 1), 0, 0, MORE),
+        (WINDOW, (0, 1), 0, 3, MORE),
+        (WINDOW, (0, 1), 0, 4, None),
+        (replace(WINDOW, **PAIRS), (*GONE, *GONE, 4, 5, 6, 7), 13, 0, None),
+        (replace(WINDOW, **PAIRS), (*GONE, *GONE, None, 5, 6, 7), 13, 0, LACKS),
+        (replace(WINDOW, **PAIRS), (*GONE, None, 3, 4, 5, 6, 7), 14, 0, KEEPS),
+        (WHOLE, (0, 1, 2, 3), 15, 0, None),
+        (WHOLE, (0, 1, 2, 3), 16, 0, FEW),
+        (WHOLE, (0, 1, 2, None), 15, 0, FEW),
+        (WHOLE, (0, 1, 2, 3), 11, 0, MORE),
+        (replace(WHOLE, **PAIRS), (0, 1, 2, 3), 7, 0, None),
+        (replace(WHOLE, **PAIRS), (0, 1, 2), 7, 0, FEW),
+        (replace(WHOLE, **PAIRS), (0, 1, 2, 3, 4), 7, 0, None),  # half of one is none
+        (replace(WHOLE, **PAIRS), (0, 1, 2, 3, 4, 5), 7, 0, MORE),
+        (GroupFacts(kind="ring", window=6), (0, 1), 19, 0, None),
+        (GroupFacts(kind="ring", window=6), (0,), 19, 0, FEW),
+        (GroupFacts(kind="ring", window=6), (0, 1, 2), 19, 0, MORE),
+        (GroupFacts(kind="mamba"), (), 19, 0, None),
+    ],
+)
+def test_a_request_needs_the_blocks_of_its_window_and_no_others(
+    template, group, table, start, ahead, fault
+):
+    """It computes one position. ahead: positions for which it may have blocks, too."""
+    state = RunState({}, tables={"r": {0: [*table]}})
+    found = pool(template, state, group).misfit(
+        Segment(0, "r", 0, "decode", start, 1, start + 1), state, ahead
     )
+    assert found is None if fault is None else found is not None and fault in found
 
 
 @pytest.mark.parametrize(
@@ -236,6 +290,24 @@ def test_who_goes_on_after_a_gap_has_the_blocks_of_its_positions(template, group
 
     assert odd(needed) is None
     assert not needed or "too few blocks for 9 positions" in (odd(needed - 1) or "")
+
+
+@pytest.mark.parametrize(
+    ("groups", "windows"),
+    [
+        ([("full_attention", 6, (0, 1))], (None, None)),
+        ([("sliding_window", 6, (0, 2)), ("full_attention", None, (1,))], (6, None, 6)),
+        ([("ring", 6, (1,)), ("sliding_window_mla", 5, (0,))], (5, 6)),
+        ([("sliding_window", 6, (0, 2))], None),  # layer 1 is in no group
+        ([("sliding_window", 6, None)], None),
+        ([("sliding_window", 6, (0,)), ("mamba", None, (1,))], None),
+        ([("chunked_local_attention", 6, (0,))], None),
+        ([], None),
+    ],
+)
+def test_the_windows_of_layers_are_those_of_their_groups_if_all_are_known(groups, windows):
+    made = [GroupFacts(kind=kind, window=size, layers=layers) for kind, size, layers in groups]
+    assert windows_of(made) == windows
 
 
 # -- what the recorder notices ---------------------------------------------------------------------
@@ -318,6 +390,18 @@ def test_a_table_of_transformers_is_recorded_by_what_is_new_in_it(tmp_path):
     assert changes(a=([0, 2], [5])) == [["a", [[0, 2], [10, 11]], "table"]]
 
 
+def test_where_nothing_runs_no_file_is_left_and_transformers_is_as_it_was(tmp_path):
+    """Only while it is recorded is it patched; and asynchronous batches are refused."""
+    processor, schedulers = ContinuousBatchProcessor, batching.schedulers.SCHEDULER_MAPPING
+    before, classes = processor.update_batch, dict(schedulers)
+    with recording_transformers(path := tmp_path / "run.raw.jsonl", "m"):
+        assert processor.update_batch is not before and schedulers.keys() == classes.keys()
+        assert not set(schedulers.values()) & set(classes.values())
+        with pytest.raises(InflightError, match="set use_async_batching=False"):
+            processor.update_batch(SimpleNamespace(use_async_batching=True))
+    assert (processor.update_batch, schedulers) == (before, classes) and not path.exists()
+
+
 @pytest.mark.slow
 def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
     """A small random Gemma 3 with three layers of a window and one without: a block of the ring is
@@ -351,6 +435,7 @@ def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
             assert driver.step()
         driver.close()
     (raw,) = read_raw([path])
+    assert raw.complete
     trace = checked_trace(raw)
     ring, full = trace.header.groups
     assert (ring.kind, ring.window, ring.layers, ring.units) == ("ring", 40, (0, 1, 2), 3)

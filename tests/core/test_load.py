@@ -292,6 +292,8 @@ def test_a_point_that_was_cut_around_its_first_answer_adds_up(output):
     numbers = data["points"][0]["numbers"]
     assert numbers["finished"] == (output == "70") and numbers["e2e_s"]["left_out"] > 10
     assert adds_up(data, engine.model)
+    numbers["preemptions"] = 1  # and whoever it was has computed nothing again
+    assert adds_up(data, engine.model)
 
 
 def test_a_part_of_the_time_that_was_not_recorded_is_none_of_a_sweeps_faults(swept):

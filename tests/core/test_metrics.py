@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.account.delays import delays
 from core.account.metrics import (
     DEFINITIONS,
     distribution,
@@ -223,6 +224,13 @@ def test_of_who_ended_in_steps_that_are_not_shown_the_last_token_is_not_known():
     assert (found["met"], found["share"]) == (1, 1.0)
 
 
+def test_where_no_tokens_are_on_record_an_end_has_no_time():
+    """As of a model that writes none."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 1))
+    a = request_times(replace(trace, events=[trace.events[0]._replace(sampled=())]))["a"]
+    assert a.is_done and a.ttft_s is a.e2e_s is a.tpot_s is None and a.queue_s is not None
+
+
 def test_a_refused_draft_is_not_computed_again():
     trace = import_recording(DATA / "vllm-0.32-speculation.raw.jsonl.gz")
     refused = sum(
@@ -379,6 +387,7 @@ def test_an_empty_trace_divides_by_nothing():
         and numbers["output_tok_s"] is None
         and numbers["lane_occupancy"] is None
     )
+    assert delays(replace(trace, events=[])) == ((), (), ())
 
 
 def test_every_number_has_a_definition():

@@ -18,6 +18,7 @@ import inflight
 from core import EngineConfig, InflightError, Request, SamplingParams, SLOs, Trace, Workload, page
 from core.account.request_times import request_times
 from core.cli import main
+from core.cli.plan import _print, _signed
 from core.measure.plan import _setting, numbers_of, plan
 from core.policy import RecordedPolicy
 from core.proof.verify import check
@@ -364,6 +365,48 @@ def test_the_picture_has_a_point_for_every_setting() -> None:
     assert axis.type == "log" and axis.ticktext[axis.tickvals.index(0.5)] == "500ms"
     with pytest.raises(InflightError, match="There is no view 'waste' of it; there are frontier"):
         page.provided(page.plot)(made, "waste", None)
+
+
+def test_each_setting_is_a_row_of_its_own_numbers(capsys: Any) -> None:
+    """One lane, as above: the first token of request i comes after 14 + 46 i ms, its last 33 ms
+    later, and all is over after 282 ms. With two, the second request joins the first in its second
+    pass, of 15 ms, and then shares two of 12 ms and the first pass of the third, 15 ms.
+    """
+    slos = SLOs(ttft_s=0.02)
+    _print(plan(measured(), lanes=[1], blocks=[1, 40], slos=slos), ["r1"])
+    printed = capsys.readouterr()
+    said = [" ".join(line.split()) for line in printed.out.splitlines()]
+    assert said[0] == (
+        "Simulated, but for the first row: a fitted cost stands in for the forward pass."
+    )
+    assert said[1] == (
+        "setting TTFT p50 p99 ITL p50 p99 E2E p50 p99 tok/s preempted waiting good/s"
+    )
+    assert said[2].removeprefix("measured ") == said[3].removeprefix("0 as recorded ")
+    assert said[4] == "off by" + " 0.0 %" * 7
+    assert said[5:7] == [
+        "1 1 lane, 40 blocks 129.0 ms 241.7 ms 11.0 ms 11.0 ms 162.0 ms 274.7 ms 85.1 0 5 3.55",
+        "2 1 lane, 1 block cannot run" + " –" * 9,
+    ]
+    assert said[8:] == [
+        "",
+        "request r1 queued TTFT E2E",
+        "measured 13.0 ms 28.0 ms 67.0 ms",
+        "as recorded 13.0 ms 28.0 ms 67.0 ms",
+        "1 lane, 40 blocks 46.0 ms 60.0 ms 93.0 ms",
+    ]
+    refused, fit_is = printed.err.splitlines()
+    assert refused == (
+        "1 lane, 1 block: Request r0: 4 prompt tokens and 4 new ones exceed the whole KV pool of 1"
+        " block of 4 tokens."
+    )
+    assert fit_is.startswith("The fit is off by 0.0 % (median)")
+    assert [_signed(error) for error in (None, 0.0004, 0.0006, -0.25)] == [
+        "–",
+        "0.0 %",
+        "+0.1 %",
+        "-25.0 %",
+    ]
 
 
 @pytest.mark.slow

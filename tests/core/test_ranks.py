@@ -84,6 +84,7 @@ def test_recordings_without_a_clock_are_aligned_to_the_second_or_not_at_all():
     none = ranks(*(text(rank, drop=("clock", "created")) for rank in (0, 1)))
     assert none.alignment == "first step"
     assert none.ranks[0].span[0] == pytest.approx(none.ranks[1].span[0]) and none.faults == ()
+    assert min(rank.offset for rank in none.ranks) == 0.0 < max(rank.offset for rank in none.ranks)
 
 
 def test_what_is_wrong_is_said_and_the_rest_opens():
@@ -91,6 +92,10 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
     assert ranks(text(0, ranks=4), text(1, ranks=4)).faults == (
         "Of 4 ranks, ranks 2, 3 are not among these files.",
     )
+    for count, absent in ((10, "ranks 2, 3, 4, 5, 6, 7, 8, 9 are"), (11, "9 are")):
+        assert ranks(text(0, ranks=count), text(1, ranks=count)).faults == (
+            f"Of {count} ranks, {absent} not among these files.",
+        )
     assert ranks(text(0), text(1, version="0.30.0")).faults == (
         "Rank 1 is of vLLM 0.30.0, rank 0 of vLLM 0.32.0.",
     )

@@ -16,7 +16,7 @@ import pytest
 from core.config import ASSETS
 from core.errors import InvalidTrace
 from core.recorders.convert import checked_trace
-from core.recorders.raw import MissingSteps, Recording, gathered, header_in, is_raw
+from core.recorders.raw import MissingSteps, Recording, gathered, header_in, is_raw, read_raw
 from core.recorders.recorded_header import recorded_config, trace_header
 from core.trace.trace import Trace
 from worlds.by_hand import HEADER
@@ -102,6 +102,63 @@ def test_a_step_that_no_trace_can_hold_is_a_damaged_line(more):
     ]
 
 
+WHOLE: list[dict[str, Any]] = [
+    step(1, 1.0),
+    {"kind": "snapshot", "step": 1, "t": 1.0, "running": [], "waiting": [], "requests": []},
+    {"kind": "abort", "t": 1.0, "requests": []},
+    {"kind": "end", "dropped": 0},
+]
+
+
+def test_a_record_of_each_kind_is_read_and_one_that_says_less_is_a_damaged_line():
+    whole = read([step(0, 0.0), *WHOLE])
+    assert (whole.faults, len(whole.steps), len(whole.aborts)) == ([], 2, 1)
+    assert (list(whole.snapshots), whole.complete) == ([1], True)
+    unread = [{"kind": "another"}, {}, [1]]
+    for record in WHOLE:
+        for name in record.keys() - ({"t"} if record["kind"] == "snapshot" else set()):
+            unread.append({key: value for key, value in record.items() if key != name})
+            unread.append(record | {name: None})
+    for number in (-1, 1.0, True):
+        unread += [record | {"step": number} for record in WHOLE[:2]]
+    unread += [WHOLE[0] | more for more in ({"t_start": "1"}, {"t_end": True}, {"segments": {}})]
+    for record in unread:
+        assert read([step(0, 0.0), record]).faults == ["1.raw.jsonl, line 3: this is no record."]
+    said = ["1.raw.jsonl, line 2: this is no record. So are 2 more lines."]
+    assert read(unread[:3]).faults == said
+
+
+def test_a_file_that_cannot_be_read_on_has_what_was_read(tmp_path, monkeypatch):
+    rows = [HEADER, *(step(number, float(number)) for number in range(3))]
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    (path := tmp_path / "run.raw.jsonl.gz").write_bytes(gzip.compress(content)[:-9])
+    (recording,) = read_raw([path])
+    (fault,) = recording.faults
+    assert fault.startswith("After line ") and " run.raw.jsonl.gz cannot be read: " in fault
+    monkeypatch.setattr("core.recorders.raw.MAX_LINE_BYTES", 500)
+    (path := tmp_path / "run.raw.jsonl").write_bytes(content + b" " * 500)
+    (recording,) = read_raw([path])
+    assert len(recording.steps) == 3 and recording.faults == [
+        "After line 4 run.raw.jsonl has a line of more than 0 MiB."
+    ]
+    (path := tmp_path / "run.raw.jsonl").write_bytes(content[:-3])
+    (recording,) = read_raw([path])
+    assert len(recording.steps) == 2 and recording.faults == [
+        "run.raw.jsonl breaks off in line 4: the recorder had not written it to its end."
+    ]
+    with pytest.raises(InvalidTrace, match="nowhere.jsonl cannot be read: No such file"):
+        read_raw([tmp_path / "nowhere.jsonl"])
+
+
+def test_a_recorder_that_stopped_before_its_engine_says_why():
+    recording = read([step(0, 0.0), {"kind": "end", "dropped": 0, "why": "the disk is full"}])
+    assert recording.complete and recording.faults == [
+        "Its recorder stopped before its engine did: the disk is full."
+    ]
+    with pytest.raises(InvalidTrace, match="there is no recording to open"):
+        gathered([])
+
+
 @pytest.mark.parametrize("more", [{"model": "\ud800"}, {"tested": math.nan}], ids=str)
 def test_a_header_that_no_trace_can_hold_is_none(more):
     with pytest.raises(InvalidTrace, match="not a header with the format's version"):
@@ -120,10 +177,15 @@ def test_prompts_and_ends_of_steps_that_are_passed_over_are_kept():
     missing.pass_over(step(5, 0.0, arrived=arrived, finished=[["c", "stop"]]))
     missing.reach(step(8, 0.0))
     assert (missing.missing, missing.passed, missing.reasons) == (4, 1, {"c": "stop"})
+    known = {"a": [9], "d": [3]}
     told = [{"request": r, "told": True} for r in ("a", "d")]
-    rows = missing.with_prompts({"requests": told}, {"a": [9], "d": [3]})
+    rows = missing.with_prompts({"requests": told}, known)
     assert rows == {"requests": [told[0] | {"prompt": [1, 2]}, told[1] | {"prompt": [3]}]}
-    assert missing.with_prompts({"requests": [{"request": "b", "told": True}]}, {}) is None
+    # one that lacks a prompt is of no use, but the prompts in it are known from then on
+    first = {"requests": [{"request": "e", "prompt": [5]}, {"request": "b", "told": True}]}
+    assert missing.with_prompts(first, known) is None
+    again = missing.with_prompts({"requests": [{"request": "e", "told": True}]}, known)
+    assert again == {"requests": [{"request": "e", "told": True, "prompt": [5]}]}
 
 
 def config(**facts: Any) -> Any:

@@ -405,6 +405,7 @@ def test_who_is_next_stays_next_until_it_joins_or_another_comes(of, why, told, f
 
 CHUNKS = replace(KEEPS_ONE, reserve="chunk")
 BLOCKED = replace(FIRST, victim="blocked")
+SLIDES = GroupFacts(kind="sliding_window", window=6)
 GAVE_WAY = (Preempted("c", 4, 2),)
 UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
 
@@ -468,6 +469,33 @@ UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
             LimitReached("blocks", 1, 3, 9),
             DOES_NOT_FOLLOW,
             id="one chunk is reserved, not all",
+        ),
+        pytest.param(
+            header(groups=(replace(SLIDES, most_blocks=2),)),
+            1,
+            8,
+            16,
+            LimitReached("blocks", 1, 2, 9),
+            None,
+            id="a window never needs more than two",
+        ),
+        pytest.param(
+            header(groups=(replace(SLIDES, most_blocks=2, units=2),)),
+            1,
+            6,
+            16,
+            LimitReached("blocks", 3, 4, 9),
+            None,
+            id="nor more than two of two units",
+        ),
+        pytest.param(
+            header(groups=(replace(SLIDES, most_blocks=4),)),
+            1,
+            7,
+            16,
+            LimitReached("blocks", 2, 3, 9),
+            None,
+            id="a short prompt needs no more than its own",
         ),
         pytest.param(
             header(), 1, 6, 0, LimitReached("budget", 0, 12, 16), None, id="the budget is spent"
@@ -974,6 +1002,22 @@ def warnings_of(steps: Sequence[StepEvent], *absent: str) -> list[str]:
 def test_who_has_a_row_for_nobody_has_ended_or_is_cancelled(steps, fault):
     told = warnings_of(steps)
     assert len(told) <= 1
+    says(told[0] if told else None, fault)
+
+
+@pytest.mark.parametrize(
+    ("t", "fault"),
+    [
+        (None, None),
+        (-1e-5, None),  # rounding
+        (-2e-5, "cannot have been cancelled"),
+        (1e-6, "cannot have been cancelled"),
+    ],
+)
+def test_a_client_leaves_after_it_came_and_before_the_step_that_finds_it_gone(t, fault):
+    """It came at 0, where every step stands."""
+    left = ends("before") | {"finished": (Finished("a", "cancelled", t),)}
+    told = warnings_of([at(1, "ab"), at(2, "b", **left)])
     says(told[0] if told else None, fault)
 
 

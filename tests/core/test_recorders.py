@@ -25,10 +25,11 @@ from core.errors import InvalidTrace
 from core.recorders.raw import RAW, MissingSteps, Recording, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
+from core.recorders.vllm.inflight_vllm.groups import groups_of
 from core.recorders.vllm.inflight_vllm.recorder import Recorder, _place
 from core.recorders.vllm.inflight_vllm.schedulers import RecordsSteps
 from core.recorders.vllm.inflight_vllm.snapshot import Snapshot
-from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
+from core.recorders.vllm.inflight_vllm.writer import Oversized, Parts, RawWriter
 
 HEADER = {
     "kind": "header",
@@ -312,6 +313,274 @@ def test_a_snapshot_has_every_queue_and_counts_no_rejected_draft():
     ]
 
 
+class Running(Recorded):
+    """One that has what a snapshot reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kv_cache_manager.get_blocks = lambda request: SimpleNamespace(blocks=[[]])
+
+    @property
+    def running(self) -> list[SimpleNamespace]:
+        return [r for r in self.requests.values() if r not in self.waiting]
+
+    def add_request(self, request) -> None:
+        request.output_token_ids, request.num_preemptions = [], 0
+        request.is_finished = lambda: False
+        super().add_request(request)
+
+
+def test_a_prompt_is_in_one_snapshot_and_who_is_ended_from_outside_is_on_record(path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_SNAPSHOT_STEPS", "1")
+    monkeypatch.setattr("core.recorders.vllm.inflight_vllm.writer.SNAPSHOT_SHARE", 0)
+    scheduler = Running()
+    for name, prompt in (("a", (1, 2, 3)), ("b", (9,))):
+        scheduler.add_request(asked(name, *prompt))
+        scheduler.requests[name].max_tokens = 4
+
+    def one_step() -> None:
+        output = scheduler.schedule()
+        rows = list(output.num_scheduled_tokens)
+        scheduler.update_from_output(
+            output,
+            SimpleNamespace(req_ids=rows, sampled_token_ids=[[40]] * len(rows), logprobs=None),
+        )
+
+    for _ in range(3):
+        one_step()
+    scheduler.finish_requests("b", "FINISHED_ABORTED")
+    scheduler.finish_requests(["b", "gone"], "FINISHED_ABORTED")  # neither is there any more
+    scheduler.shutdown()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    first, second = (line["requests"] for line in lines if line["kind"] == "snapshot")
+    assert [(row["request"], row.get("prompt"), row.get("told")) for row in first] == [
+        ("a", [1, 2, 3], None),
+        ("b", [9], None),
+    ]
+    assert [(row["request"], row.get("prompt"), row.get("told")) for row in second] == [
+        ("a", None, True),
+        ("b", None, True),
+    ]
+    assert [row["num_prompt"] for row in second] == [3, 1]
+    (ended,) = [line for line in lines if line["kind"] == "abort"]
+    assert (ended["requests"], ended["status"]) == (["b"], "FINISHED_ABORTED")
+    assert lines[-2:] == [ended, {"kind": "end", "dropped": 0}]
+
+
+@pytest.mark.parametrize("most", [8, 7])
+def test_a_state_that_is_too_large_is_no_snapshot(path, monkeypatch, most):
+    """Eight tokens: prompts of three and one, two of the answers each."""
+    monkeypatch.setenv("INFLIGHT_SNAPSHOT_STEPS", "1")
+    monkeypatch.setattr(inflight_vllm, "MOST_SNAPSHOT_TOKENS", most)
+    scheduler = Running()
+    for name, prompt in (("a", (1, 2, 3)), ("b", (9,))):
+        scheduler.add_request(asked(name, *prompt))
+        scheduler.requests[name].output_token_ids = [40, 41]
+    run(scheduler)
+    scheduler.shutdown()
+    (recording,) = read_raw([path])
+    assert (list(recording.snapshots), len(recording.steps)) == ([1] if most == 8 else [], 2)
+
+
+def test_where_no_snapshot_can_be_taken_the_steps_are_recorded_all_the_same(
+    path, monkeypatch, caplog
+):
+    monkeypatch.setenv("INFLIGHT_SNAPSHOT_STEPS", "1")
+    scheduler = Running()
+    del scheduler.kv_cache_manager.get_blocks  # another version of vLLM, say
+    scheduler.add_request(asked("a", 1))
+    scheduler.requests["a"].max_tokens = 4
+    with caplog.at_level(logging.WARNING, "inflight"):
+        run(scheduler)
+        scheduler.shutdown()
+    (recording,) = read_raw([path])
+    assert not recording.snapshots and [step["step"] for step in recording.steps] == [0, 1, 2, 3]
+    (said,) = [r.message for r in caplog.records if "snapshots" in r.message]
+    assert said.startswith("Inflight records no snapshots: AttributeError: ")
+
+
+def test_an_engine_whose_results_never_come_back_goes_on_without_a_recording(
+    path, monkeypatch, caplog
+):
+    monkeypatch.setattr(inflight_vllm, "QUEUED_RECORDS", 2)
+    scheduler = Recorded()
+    scheduler.add_request(asked("a", 1, 2))
+    with caplog.at_level(logging.ERROR, "inflight"):
+        assert [scheduler.schedule().num_scheduled_tokens for _ in range(4)] == [
+            {"a": 2},
+            *[{"a": 1}] * 3,
+        ]
+        scheduler.shutdown()
+    assert [r.message for r in caplog.records if r.levelno == logging.ERROR] == [
+        "Inflight stopped recording: RuntimeError: 2 steps were scheduled whose results never came"
+        " back. The engine goes on."
+    ]
+
+
+def test_a_step_in_which_somebody_only_arrives_is_on_record_and_one_without_news_is_not(path):
+    class Holds(Recorded):
+        """Nobody gets a lane."""
+
+        def schedule(self):
+            held, self.waiting, self.requests = (self.waiting, self.requests), Queue(), {}
+            output = super().schedule()
+            self.waiting, self.requests = held
+            return output
+
+    scheduler = Holds()
+    scheduler.add_request(asked("a", 1, 2))
+    scheduler.schedule()
+    scheduler.schedule()
+    scheduler.shutdown()
+    (recording,) = read_raw([path])
+    (step,) = recording.steps
+    assert step["empty"] is True and not step["segments"]
+    assert [arrived["request"] for arrived in step["arrived"]] == ["a"]
+
+
+def test_settings_that_are_none_leave_the_engine_without_a_recording(path, monkeypatch, caplog):
+    monkeypatch.setenv("INFLIGHT_MAX_MB", "many")
+    with caplog.at_level(logging.ERROR, "inflight"):
+        scheduler = Recorded()
+        scheduler.add_request(asked("a", 1))
+        assert run(scheduler) == [{"a": 1}, {"a": 1}]
+    (said,) = [r.message for r in caplog.records]
+    assert said.startswith("Inflight stopped recording: ValueError: ") and not path.exists()
+
+
+def test_what_is_decided_and_computed_is_recorded_field_by_field():
+    """`new` joins with two cached tokens, `back` returns, `old` goes on with two drafts and another
+    block, `same` with none.
+    """
+    output = SimpleNamespace(
+        scheduled_new_reqs=[
+            SimpleNamespace(req_id="new", num_computed_tokens=2, block_ids=([5, 6],))
+        ],
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=["back", "old", "same"],
+            num_computed_tokens=[0, 9, 7],
+            new_block_ids=[([8, 9],), ([7],), None],
+            resumed_req_ids={"back"},
+        ),
+        num_scheduled_tokens={"new": 4, "back": 6, "old": 3, "same": 1},
+        finished_req_ids={"z", "y"},
+        total_num_scheduled_tokens=14,
+        has_structured_output_requests=True,
+        scheduled_spec_decode_tokens={"old": (1, 1)},
+    )
+    lengths = {"new": 6, "back": 6, "old": 10, "same": 8}
+    requests = {name: SimpleNamespace(num_tokens=length) for name, length in lengths.items()}
+    decisions = inflight_vllm._Decisions.of(output, requests)
+    assert inflight_vllm._decided(output, decisions) == {
+        "segments": [
+            {"request": "new", "start": 2, "length": 4, "num_tokens": 6, "draft": 0},
+            {"request": "back", "start": 0, "length": 6, "num_tokens": 6, "draft": 0},
+            {"request": "old", "start": 9, "length": 3, "num_tokens": 10, "draft": 2},
+            {"request": "same", "start": 7, "length": 1, "num_tokens": 8, "draft": 0},
+        ],
+        "blocks": [
+            ["new", [[5, 6]], "table"],
+            ["back", [[8, 9]], "table"],
+            ["old", [[7]], "append"],
+        ],
+        "admitted": [
+            {"request": "new", "cached": 2},
+            {"request": "back", "cached": 0, "resumed": True},
+        ],
+        "finished_before": ["y", "z"],
+        "total_tokens": 14,
+        "structured": True,
+        "spec": {"old": [1, 1]},
+    }
+    answers = {
+        client: SimpleNamespace(
+            outputs=[SimpleNamespace(request_id=name, finish_reason=reason) for name, reason in own]
+        )
+        for client, own in ((0, [("new", None), ("old", "stop")]), (1, [("same", "length")]))
+    }
+    logprobs = SimpleNamespace(logprobs=[[-1, -2, -3, -4], [-5], [-6]])
+    told = {"row_order": ["old", "new", "same"], "finished": [["old", "stop"], ["same", "length"]]}
+    for sampled, logs in (([[3], [], [4]], True), ([[3, 5], [], [4]], False)):
+        results = SimpleNamespace(sampled_token_ids=sampled, logprobs=logprobs)
+        # with drafts there are several rows of numbers for a request
+        more = {"logprobs": {"old": [-1.0, -2.0, -3.0], "new": [-5.0], "same": [-6.0]}}
+        assert inflight_vllm._results(told["row_order"], results, answers) == (
+            told | {"sampled": {"old": sampled[0], "same": [4]}} | (more if logs else {})
+        )
+
+
+def test_what_was_asked_is_recorded_with_embeddings_and_grammars(path):
+    engine = OneByOne()
+    recorder = Recorder(engine, "OneByOne")
+    recorder.writer.close()
+    plain = asked("a", 1, 2)
+    known = {
+        "request": "a",
+        "t": 1.5,
+        "max_tokens": 2,
+        "temperature": 0.0,
+        "seed": None,
+        "ignore_eos": True,
+    }
+    assert recorder._asked(plain, 1.5) == known | {"prompt": [1, 2]}
+    plain.prompt_token_ids, plain.use_structured_output = None, True
+    assert recorder._asked(plain, 1.5) == known | {"num_prompt": 2, "structured": True}
+
+
+@pytest.mark.parametrize(
+    ("size", "here", "instance"), [(4, 2, "10.0.0.1:29"), (2, 2, "abc"), (None, None, "abc")]
+)
+def test_ranks_of_one_engine_share_an_id(size, here, instance):
+    config = SimpleNamespace(
+        data_parallel_size=size,
+        data_parallel_size_local=here,
+        data_parallel_master_ip="10.0.0.1",
+        data_parallel_rpc_port=29,
+    )
+    scheduler = SimpleNamespace(
+        parallel_config=config, vllm_config=SimpleNamespace(instance_id="abc_dp1")
+    )
+    assert inflight_vllm._instance(inflight_vllm._Fields(), scheduler) == instance
+
+
+def test_each_kv_group_is_described():
+    def group(*names: str, **spec: int) -> SimpleNamespace:
+        return SimpleNamespace(layer_names=names, kv_cache_spec=SimpleNamespace(**spec))
+
+    scheduler = SimpleNamespace(
+        kv_cache_config=SimpleNamespace(
+            kv_cache_groups=[
+                group("model.layers.10.attn", "model.layers.2.attn"),
+                group("odd", "model.layers.3.attn", attention_chunk_size=128),
+                group("model.layers.4.attn", rswa_window=32),
+            ]
+        ),
+        kv_cache_manager=SimpleNamespace(
+            kv_cache_event_metadata=[
+                ("sliding_window", 64),
+                ("chunked_local_attention", None),
+                ("full_attention", None),
+            ],
+            coordinator=SimpleNamespace(
+                single_type_managers=[
+                    SimpleNamespace(block_size=16, max_admission_blocks_per_request=5),
+                    SimpleNamespace(block_size=32),
+                    SimpleNamespace(block_size=16),
+                ]
+            ),
+        ),
+    )
+    facts = ("kind", "window", "block_size", "layers", "most_blocks")
+    rows = [
+        ("sliding_window", 64, 16, [2, 10], 5),
+        ("chunked_local_attention", 128, 32, None, None),
+        ("r_swa", 32, 16, [4], None),
+    ]
+    read = inflight_vllm._Fields()
+    assert groups_of(scheduler, read) == [dict(zip(facts, row, strict=True)) for row in rows]
+    assert groups_of(SimpleNamespace(), read) is None
+
+
 def test_an_engine_that_falls_idle_leaves_no_gap(path):
     """vLLM schedules nothing once more when its last request has ended, to tell the runner so."""
     scheduler = Recorded()
@@ -373,6 +642,22 @@ def test_a_full_disk_ends_the_recording_alone(caplog):
     writer.put(lambda: step(1))
     assert writer.dropped == before + 1
     writer.close()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("kind", ["step", "snapshot"])
+def test_a_snapshot_follows_what_is_too_large_unless_that_is_one_itself(tmp_path, kind, wanted):
+    class Narrow(Parts):
+        def write(self, line: str) -> bool:
+            if '"t_start":7' in line:
+                raise Oversized
+            return super().write(line)
+
+    writer = RawWriter(Narrow(tmp_path / "run.raw.jsonl", HEADER))
+    writer.wants_snapshot = wanted
+    writer.put(lambda: {**step(7, 7), "kind": kind, "requests": []})
+    writer.close()
+    assert (writer.dropped, writer.wants_snapshot) == (1, wanted or kind == "step")
 
 
 def test_what_the_writer_cannot_keep_up_with_is_dropped_and_counted(tmp_path):

@@ -18,7 +18,7 @@ from core.simulate.roofline import Roofline
 from core.trace.file import lines_of
 from worlds.forging import Rows, checked, refusal, rows_of, steps
 
-ERROR = {"passes": 9, "median": 0.01, "p90": 0.02}
+ERROR = {"held_out_passes": 9, "median": 0.01, "p90": 0.02, "total": 0.0, "worst": 0.01}
 COSTS: dict[str, Cost] = {
     "by data sheet": Roofline.named("h100x2", "70b"),
     "fitted": Linear(0.010, 0.001, 1e-6, 100, most=Load(8, 10_000), error=ERROR),
@@ -113,6 +113,16 @@ OTHERWISE: dict[str, Callable[[Rows], Any]] = {
     "a larger model": lambda rows: rows[0]["model"].update(parameters=1),
     "a smaller cache": lambda rows: rows[0]["model"].update(kv_bytes_per_token=1),
 }
+
+
+def test_a_fit_that_contradicts_itself_is_refused() -> None:
+    """Not passed over as a cost model of another version, whose times are taken on trust."""
+    sampling = SamplingParams(4, ignore_eos=True)
+    requests = [Request("a", prompt_token_ids=(1, 2), sampling=sampling)]
+    rows = rows_of(SimulatedEngine(COSTS["fitted"]).run(Workload(requests)))
+    assert checked(rows).is_retimed
+    rows[0]["cost"]["error"]["p90"] = 0.001
+    assert "its cost model contradicts itself" in refusal(rows)
 
 
 def _token(rows: Rows) -> list[Any]:

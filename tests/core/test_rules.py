@@ -16,6 +16,7 @@ from core import Request, SamplingParams, Workload
 from core.errors import InvalidTrace
 from core.proof.verify import verify
 from core.trace.events import (
+    Arrived,
     BlockChange,
     Draft,
     Finished,
@@ -30,8 +31,9 @@ from core.trace.events import (
     Timings,
     Waiting,
 )
+from core.trace.header import EngineFacts
 from core.trace.rules import followable, steps
-from core.trace.rules.bounds import parts_fit
+from core.trace.rules.bounds import parts_fit, plausible_arrival
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from worlds.serving import char_engine
@@ -669,6 +671,27 @@ def test_the_parts_of_a_step_fit_beside_its_passes(trace):
 
 
 @pytest.mark.parametrize(
+    ("one_clock", "by_step", "earliest", "latest"),
+    [(True, True, 0.99999, 1.2), (True, False, 0.0, 1.2), (False, True, 0.0, 2.0)],
+)
+def test_a_request_comes_within_its_step_and_before_its_passes(
+    trace, one_clock, by_step, earliest, latest
+):
+    """A step from 1 s to 2 s, whose pass begins after 0.2 s, or that has none."""
+    first = trace.events[0]
+    passes = (first.passes[0]._replace(t_start=1.2, t_end=1.8),)
+    event = first._replace(t_start=1.0, t_end=2.0, passes=passes)
+
+    def may_come(t: float, event: StepEvent) -> bool:
+        return plausible_arrival(Arrived("r", t), event, one_clock, by_step)
+
+    assert may_come(earliest, event) and not may_come(earliest - 1e-6, event)
+    assert may_come(latest, event) and not may_come(latest + 1e-6, event)
+    idle = event._replace(passes=())
+    assert may_come(2.0, idle) and not may_come(2.000001, idle)
+
+
+@pytest.mark.parametrize(
     ("seconds", "in_turn", "ahead"),
     [
         ((0.4, 0.6, 0.5, 0.5), True, True),  # the host works beside the device
@@ -750,6 +773,25 @@ def test_the_texts_of_a_request_fit_its_tokens_and_its_end():
     assert [checker.fault(event) for event in trace.events[:3]] == [None] * 3
     assert checker.fault_of_texts("r", prompt, output[:3]) is None
     assert checker.fault_of_texts("r", prompt, output[:3]) == "these are the texts of no request."
+
+
+def test_a_stop_string_is_missed_only_in_a_run_of_ours():
+    asked = Request("r", "O Romeo, ", sampling=SamplingParams(9, ignore_eos=True))
+    written = "".join(char_engine().run(Workload([asked])).texts.output["r"])
+    asked = replace(asked, sampling=SamplingParams(9, stop=(written[2:5],), ignore_eos=True))
+    trace = char_engine().run(Workload([asked]))
+    prompt, output = trace.texts.prompt["r"], trace.texts.output["r"]
+    assert trace.events[-1].finished[0].finish_reason == "stop" and len(output) < 9
+
+    def fault(output: list[str], engine: EngineFacts | None = None) -> str | None:
+        checker = checker_of(replace(trace, header=replace(trace.header, engine=engine)))
+        assert [checker.fault(event) for event in trace.events] == [None] * len(trace.events)
+        return checker.fault_of_texts("r", prompt, output)
+
+    without = ["§"] * len(output)
+    assert fault(output) is None
+    assert fault(without) == "request “r” does not end with its stop string."
+    assert fault(without, EngineFacts(name="other")) is None
 
 
 def test_a_pool_that_nobody_asked_for_is_no_larger_than_its_lanes_can_use():

@@ -19,7 +19,7 @@ import torch
 from core import Engine, EngineConfig, SamplingParams
 from core.engine.runner import SamplingRow
 from core.serving.http.openai import TokenNames, _Completions, _room
-from core.serving.http.schemas import StreamOptions
+from core.serving.http.schemas import ChatBody, CompletionBody, GenerateBody, StreamOptions
 from core.serving.output_processor import TopLogprobs
 from core.serving.stream import Piece
 from core.torch_engine.sampling import sample
@@ -84,6 +84,53 @@ def test_an_answer_of_no_given_length_is_as_long_as_ever_while_the_pool_is_measu
         assert _room(made, 20) == 44
         made.engine._drop_pool()
         assert _room(made, 20) == min(made.engine.model.context - 20, made.limits.max_new_tokens)
+
+
+# -- what a body asks of the engine ----------------------------------------------------------------
+
+GIVEN: dict[str, Any] = {
+    "temperature": 0.5,
+    "top_k": 7,
+    "top_p": 0.9,
+    "stop": "x",
+    "ignore_eos": True,
+    "presence_penalty": 0.25,
+    "frequency_penalty": -0.5,
+    "repetition_penalty": 1.5,
+    "min_p": 0.1,
+    "logit_bias": {"5": -1.0},
+}
+ASKED = GIVEN | {"stop": ("x",), "logit_bias": ((5, -1.0),)}
+
+
+@pytest.mark.parametrize("more", [False, True], ids=["only what must be", "every field"])
+@pytest.mark.parametrize(
+    ("body", "needs", "temperature"),
+    [
+        (GenerateBody, {"prompt": "Hark"}, 0.0),
+        (CompletionBody, {"model": MODEL, "prompt": "Hark"}, 1.0),
+        (ChatBody, {"model": MODEL, "messages": [{"role": "user", "content": "Hark"}]}, 1.0),
+    ],
+)
+def test_a_field_that_is_left_out_is_as_its_interface_says_and_each_reaches_the_engine(
+    body, needs, temperature, more
+):
+    given = body(**needs, **(GIVEN if more else {}), seed=2**63 - 1)
+    asked = ASKED if more else {"temperature": temperature}
+    if body is GenerateBody:
+        assert given.sampling() == SamplingParams(16, seed=2**63 - 1, **asked)
+        assert body(**needs).sampling().seed == 0 and (given.stream, given.nickname) == (
+            False,
+            None,
+        )
+        return
+    assert given.samplings(9) == [SamplingParams(9, seed=2**63 - 1, **asked)]
+    assert given.max_tokens == (None if body is ChatBody else 16)
+    # each choice has a seed of its own, and a seed may be below zero; -1 is vLLM's top_k for all
+    two = body(**needs, n=2, seed=-1, top_k=-1).samplings(9)
+    assert [(one.seed, one.top_k) for one in two] == [(2**63 - 1, 0), (0, 0)]
+    first, second = (body(**needs).samplings(1)[0].seed for _ in range(2))
+    assert first != second
 
 
 # -- fields that ask for nothing, and those that ask for what is not there -------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from core.serving.engine import ServingEngine
 from core.serving.engine_thread import Pace
-from worlds.serving import between_two_steps, greedy, idle, serving, tokens, whole
+from worlds.serving import all_messages, between_two_steps, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 
 
@@ -36,10 +36,13 @@ def test_the_pace_is_set_and_single_steps_are_taken():
         assert [(await whole(s))[-1].finish_reason for s in endless] == ["cancelled"] * 3
         made.set_pace(None)
         await idle(made)
-        return steps, tokens(pieces)
+        paces = [m["steps_per_s"] for m in await all_messages(made) if m["kind"] == "pace"]
+        return steps, tokens(pieces), paces
 
     with serving(memory_engine(max_num_seqs=2)) as made:
-        assert asyncio.run(slowly(made)) == ([0, 1, 4], generate(request("r", (4, 5), 6)))
+        given = generate(request("r", (4, 5), 6))
+        # viewers learn of each, and of the last, at which an engine ends
+        assert asyncio.run(slowly(made)) == ([0, 1, 4], given, [None, 0, 200, None, None])
 
 
 def test_a_step_with_nobody_there_is_not_kept_for_who_comes_later():

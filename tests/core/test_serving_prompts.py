@@ -125,6 +125,10 @@ def test_what_could_fit_is_tokenized_and_what_cannot_is_refused_without():
             await running.submit(longest * room + "!", greedy(1))
         with pytest.raises(InvalidRequest, match=rf"^{room} prompt tokens and 2 new"):
             await running.submit("a" * room, greedy(2))
+        # how much is to follow a conversation is not looked at yet
+        running._validator.check_bytes(longest * room)
+        with pytest.raises(InvalidRequest, match=f"^At least {room + 1} prompt tokens and 1 new"):
+            running._validator.check_bytes(longest * room + "!")
         await idle(running)
 
     with serving(engine) as running:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
 import pytest
@@ -28,6 +29,13 @@ HARK = {"model": MODEL, "prompt": "Hark", "max_tokens": 1}
 @pytest.fixture(scope="module")
 def server():
     with served(char_engine(), LIMITS, api_key="secret") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def taught():
+    with served(char_engine(), teacher_token="teach") as running:
+        running.post("/generate", {"prompt": "Hark", "max_tokens": 1})  # a session to be saved
         yield running
 
 
@@ -95,6 +103,15 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
         "rate_limit_exceeded",
     )
     assert found.headers["retry-after"] == "1"
+    # by its schema, by the engine, before it is read, and whoever has no key
+    for more, headers, status_code in (
+        ({"temperature": "hot"}, {}, 400),
+        ({"max_tokens": 4097}, {}, 400),
+        ({}, {"content-type": "text/plain"}, 415),
+        ({}, {"authorization": "bearer secre"}, 401),
+    ):
+        found = server.post("/v1/completions", HARK | more, headers=KEY | headers)
+        assert found.status_code == status_code, found.text
     server.serving.set_class(ClassSettings(accepting=False))
     found = ask(server)
     server.serving.set_class(ClassSettings())
@@ -106,7 +123,9 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
     with connected(server, call(b"x" * 100, "Authorization: Bearer secret")[:-90]) as made:
         answer = made.recv(65536).lower()
         assert answer.startswith(b"http/1.1 408 ") and b"\r\nconnection: close\r\n" in answer
-    assert counted(server) - before == Counter({"405": 1, "404": 2, "429": 1, "503": 1, "408": 1})
+    assert counted(server) - before == Counter(
+        {"405": 1, "404": 2, "429": 1, "400": 2, "415": 1, "401": 1, "503": 1, "408": 1}
+    )
 
 
 def test_what_fails_unforeseen_is_answered_in_a_sentence_counted_and_ends_its_connection(server):
@@ -130,6 +149,38 @@ def test_what_fails_unforeseen_is_answered_in_a_sentence_counted_and_ends_its_co
     assert found.headers["connection"] == "close" and counted(server) - before == Counter(
         {"500": 1}
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "says"),
+    [
+        ("GET", "/session?run=7", None, 404, "Run 7 is not kept."),
+        ("POST", "/control", {"system": "Be brief."}, 400, "The model has no chat template, so"),
+        ("POST", "/control", {"burst": "tidal"}, 400, "There is no such burst; there are"),
+        ("POST", "/control", {"steps": 1001}, 400, "steps "),
+        ("POST", "/control", {"max_num_seqs": 0}, 400, "max_num_seqs must be"),
+        ("POST", "/v1/completions", HARK | {"best_of": 2}, 400, "best_of is not supported here"),
+    ],
+)
+def test_what_is_not_here_is_refused_by_name(taught, method, path, body, code, says):
+    teacher = {"X-Teacher-Token": "teach"}
+    answer = httpx.request(method, taught.url + path, json=body, headers=teacher, trust_env=False)
+    assert answer.status_code == code and answer.json()["error"]["message"].startswith(says)
+
+
+def test_one_session_is_saved_at_a_time(taught):
+    teacher = {"headers": {"X-Teacher-Token": "teach"}}
+    with ThreadPoolExecutor(2) as pool:
+        with taught.serving._saving:
+            both = [pool.submit(taught.get, "/session", **teacher) for _ in range(2)]
+            (refused,), (waits,) = wait(both, 60, FIRST_COMPLETED)
+            answer = refused.result()
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+        assert "Somebody else is saving the session" in answer.text
+        assert waits.result().status_code == 200
+    for headers in ({}, {"X-Teacher-Token": "no"}):
+        answer = taught.get("/session", headers=headers)
+        assert answer.status_code == 403 and "Texts are hidden here" in answer.text
 
 
 def test_a_name_too_long_to_be_a_fields_is_not_repeated(server):

@@ -779,6 +779,19 @@ def test_names_alone_may_be_hidden(taught):
         assert taught.post("/control", asked, headers=TEACHER).json()["hide_nicknames"] is hidden
 
 
+def test_a_teacher_stops_everybody_and_clears_the_engine(taught):
+    with ThreadPoolExecutor(1) as pool:
+        assert taught.post("/control", {"steps_per_s": 0}, headers=TEACHER).status_code == 200
+        asks = pool.submit(taught.post, "/generate", {"prompt": "Hark", "max_tokens": 9})
+        while not taught.serving.engine.has_work:
+            time.sleep(0.001)
+        assert taught.post("/control", {"clear": True}, headers=TEACHER).status_code == 200
+        assert asks.result(60).json()["finish_reason"] == "cancelled"
+    asked = {"steps_per_s": None}
+    assert taught.post("/control", asked, headers=TEACHER).json()["steps_per_s"] is None
+    unhurt(taught)
+
+
 @pytest.mark.slow
 def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
     """Of the teacher's own and of others', all at once, while people ask."""

@@ -94,3 +94,38 @@ def test_more_runs_than_cores_have_one_thread_each(monkeypatch):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert taken == [1] * 5
+
+
+FORK = """
+import os, signal, torch
+from core import Engine, InflightError, Request, SamplingParams, Workload
+
+torch.set_num_threads(2)
+asked = Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=3))
+make = lambda: Engine.from_pretrained("shakespeare-char")
+engine = make()
+tokens = engine.run(Workload([asked])).outputs["a"]
+if not (child := os.fork()):
+    signal.alarm(60)  # ends it where it waits for ever
+    for use in (make, lambda: engine.run(Workload([asked])), engine.begin):
+        try:
+            print(use())
+        except InflightError as error:
+            print(error)
+    torch.set_num_threads(1)
+    print(make().run(Workload([asked])).outputs["a"] == tokens, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(engine.run(Workload([asked])).outputs["a"] == tokens)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
+def test_a_process_forked_from_one_that_has_computed_is_refused():
+    """It waited for ever. On one thread it computes, and whoever forked it goes on."""
+    said = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True)
+    *refused, alone, parent = said.stdout.splitlines()
+    assert len(refused) == 3 and len(set(refused)) == 1, said
+    assert refused[0].startswith("This process was forked from one in which torch has computed")
+    assert alone == parent == "True"

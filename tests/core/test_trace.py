@@ -21,6 +21,7 @@ from core import InflightError, Trace, Workload
 from core.config import ASSETS, POLICIES
 from core.errors import InvalidTrace
 from core.proof.verify import verify
+from core.trace.events import to_microseconds
 from core.trace.file import BREAKS_OFF, lines_of
 from worlds.examples import examples
 from worlds.small import memory_engine, memory_trace, request, requests
@@ -70,6 +71,11 @@ def test_save_and_load(policy: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["t.jsonl"]
     loaded.save(tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "t.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("seconds", [0.0000005, 12.3456789, 2.0**33 - 0.3, 2.0**33 + 0.3, 1e308])
+def test_a_time_is_recorded_in_microseconds_as_long_as_a_float_holds_them(seconds: float) -> None:
+    assert to_microseconds(seconds) == round(seconds, 6)
 
 
 def test_a_text_is_without_the_token_by_which_the_model_ended_it():

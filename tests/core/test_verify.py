@@ -20,8 +20,12 @@ from core.cli import main
 from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidTrace
+from core.proof.rerun import RerunResult
 from core.proof.verify import PROOFS, verify
 from core.recorders.texts import tokenizer_of
+from core.simulate.cost import Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
 from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -174,6 +178,23 @@ def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(
     rows.insert(next(at for at, r in enumerate(rows) if r.get("step") == 30), nothing)
     rows[-1]["events"] += 1
     assert "it cannot follow step 2" in refusal(rows)
+
+
+@pytest.mark.parametrize(("step", "holds"), [(1, False), (2, True), (15, True), (16, False)])
+def test_an_idle_engine_leaves_out_no_more_steps_than_it_can_sleep(step: int, holds: bool) -> None:
+    """Steps 0 and 1 are taken, and the next request comes after 200 s. The engine sleeps for at
+    most a minute in one step, so three steps may be left out, and ten more.
+    """
+    two = [request("a", 1, 2), request("b", 1, 2, 200)]
+    cost = Linear(0.010, 0.001, 1e-6, 100, most=Load(8, 10_000))
+    rows = rows_of(SimulatedEngine(cost).run(Workload(two, arrival_unit="s")))
+    assert [event["step"] for event in steps(rows)] == [0, 1, 3, 4] and checked(rows).complete
+    for n, event in enumerate(steps(rows)[2:]):
+        event["step"] = step + n
+    if holds:
+        assert checked(rows).complete
+    else:
+        refusal(rows)
 
 
 def test_requests_that_come_one_by_one() -> None:
@@ -465,6 +486,17 @@ def test_a_forged_trace_is_refused(copied: Callable[[str], Rows], forgery: str) 
     checked(rows)
     forge(rows)
     refusal(rows)
+
+
+def test_an_end_by_length_is_not_told_as_a_stop(copied: Callable[[str], Rows]) -> None:
+    rows = copied("continuous")
+    rows[0]["model"]["eos_token_ids"] = []
+    del asked(rows, "r1")["sampling"]["ignore_eos"]
+    assert checked(rows).complete
+    ended = next(end for event in steps(rows) for end in event["finished"] if end[0] == "r1")
+    assert ended[1] == "length"
+    ended[1] = "stop"
+    assert "finished: " in refusal(rows)
 
 
 def test_a_drawn_token_may_be_any_that_its_margin_leaves_room_for(copied: Any) -> None:
@@ -786,6 +818,31 @@ def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
     told = {word for fact in PROOFS for word in re.findall(r"\w+", fact)}
     assert set(StepEvent._fields) <= told
     assert {f.name for f in fields(Header)} - {"more", "arrival_unit"} <= told
+
+
+def test_what_was_not_proved_is_not_said_to_be(copied: Callable[[str], Rows]) -> None:
+    """A fact of each kind, of a run that was checked without the model, and what else is not known
+    of it.
+    """
+    facts = ("event.step", "event.finished", "end", "event.timings", "texts")
+    facts += ("event.sampled.token_id", "header.model", "header.leak", "request.sampling")
+    found = replace(checked(copied("continuous")), not_decoded=None)
+    known = ["replayed"] * 3 + ["bounded", "decoded", "bounded", "bounded", "sealed", "sealed"]
+    again = RerunResult(0, 0, 0, 0, 0, 0.0, None, ("parameters",))
+    for missing, otherwise in (
+        ({}, {}),
+        ({"not_replayed": "…"}, dict.fromkeys(facts[:3], "bounded")),
+        ({"not_decoded": "…"}, {"texts": "sealed"}),
+        ({"complete": False}, {"end": "bounded"}),
+        ({"from_outside": {"error": 1}}, {"event.finished": "bounded"}),
+        ({"rerun": again}, dict.fromkeys(facts[5:], "rerun")),
+        (
+            {"rerun": replace(again, facts=())},
+            dict.fromkeys(facts[5:], "rerun") | {"header.model": "bounded"},
+        ),
+    ):
+        told = {fact: replace(found, **missing).proof_of(fact) for fact in facts}
+        assert told == dict(zip(facts, known, strict=True)) | otherwise
 
 
 def test_a_policy_that_is_otherwise_than_the_installed_one_is_named() -> None:

@@ -507,3 +507,15 @@ def test_a_run_that_breaks_a_rule_is_not_called_valid(
         forged.startswith(", but not all of it can be true")
         and "In 45 of 78 steps why a request waits" in forged
     )
+
+
+def test_the_json_tells_every_sentence_of_the_console(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check", str(TRACES / "one-request.jsonl")]
+    with pytest.raises(SystemExit):
+        main(command)
+    told = capsys.readouterr().out.splitlines()
+    with pytest.raises(SystemExit):
+        main([*command, "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert told == ["one-request.jsonl is valid: 12 steps, 12 tokens, 1 request.", *found]
+    assert any("taken on trust" in said for said in found)

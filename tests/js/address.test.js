@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
+import { speak } from "../../assets/player/parts/speech.js";
 import {
   Address,
   canonical,
@@ -10,6 +12,7 @@ import {
   unpack,
 } from "../../assets/player/watch/address.js";
 import { Pair } from "../../assets/player/watch/pair.js";
+import { documentOf, El, of } from "./elements.js";
 
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
 
@@ -162,4 +165,177 @@ test("a link shows what anybody can open; of anything else it is said why it can
   };
   for (const [sentence, cases] of Object.entries(cannot))
     for (const one of cases) assert.equal(why(one), sentence);
+});
+
+/** An address that is read, and what the app was told meanwhile. */
+function reading(/** @type {string} */ hash, search = "", presenter = false) {
+  /** @type {unknown[][]} */
+  const told = [];
+  const tell =
+    (/** @type {string} */ name) =>
+    (/** @type {unknown[]} */ ...how) =>
+      told.push([name, ...how]);
+  const names = ["setTheme", "setClock", "present"];
+  const app = Object.fromEntries(names.map((name) => [name, tell(name)]));
+  Object.assign(app, { presenter, detail: { follow() {} } });
+  globalThis.location = /** @type {any} */ ({ hash: `#${hash}`, search });
+  return { wanted: Address.prototype.read.call({ app }), told };
+}
+
+test("an address is read name by name; what is no number or half of a pair says nothing", () => {
+  const read = (/** @type {string} */ hash, search = "") => {
+    const { wanted } = reading(hash, search);
+    return Object.fromEntries(
+      Object.entries(wanted).filter(([, value]) => value !== null && String(value) !== ""),
+    );
+  };
+  for (const [hash, said] of /** @type {[string, object][]} */ ([
+    ["run=six&part=learn&tab=text", { run: "six", part: "learn", tab: "text" }],
+    ["step=7&pass=0&layer=12", { step: 7, pass: 0, layer: 12 }],
+    ["step=-1&pass=1.5&layer=1234567890", {}],
+    ["rank=all&at=2.5", { rank: "all", at: 2.5 }],
+    ["rank=1&at=2.", { rank: 1 }],
+    ["rank=first&at=-2", {}],
+    ["pin=C&request=req-7&view=row&side=b", { pin: "C", request: "req-7", view: "row", side: "b" }],
+    ["comparison=c&beside=b", {}],
+    ["racer=static", { racer: "static" }],
+    ["comparison=c&racer=r&beside=b", { comparison: "c", racer: "r", beside: "b" }],
+    ["what=w", {}],
+    ["spec=s&what=w", { spec: "s", what: "w" }],
+    ["trace=a&trace=b", { trace: ["a", "b"] }],
+  ]))
+    assert.deepEqual(read(hash), said, hash);
+  const search = "?trace=q"; // of the page itself, unless its address names a run
+  assert.deepEqual(read("step=1", search), { step: 1, trace: ["q"] });
+  assert.deepEqual(read("run=six", search), { run: "six" });
+  assert.deepEqual(read("spec=s", search), { spec: "s" });
+  assert.deepEqual(read("trace=a", search), { trace: ["a"] });
+  const told = (/** @type {string} */ hash, presenter = false) => reading(hash, "", presenter).told;
+  assert.deepEqual(told("theme=dark&axis=time&present=1"), [
+    ["setTheme", "dark"],
+    ["setClock", true],
+    ["present", true, true],
+  ]);
+  assert.deepEqual(told("theme=light&axis=steps&present=1", true), [
+    ["setTheme", "light"],
+    ["setClock", false],
+  ]);
+  assert.deepEqual(told("theme=blue&axis=tokens&present=0"), []);
+});
+
+test("what an address names is opened unless it is on screen, where its step is looked for", () => {
+  const six = { name: "six" };
+  /** @type {string[]} */
+  const did = [];
+  const act =
+    (/** @type {string} */ name, of = (/** @type {any} */ _) => "") =>
+    (/** @type {any} */ what) =>
+      did.push(`${name} ${of(what)}`.trim());
+  const followed = (/** @type {object} */ wanted, /** @type {object} */ more = {}) => {
+    const app = {
+      ...{ entry: null, run: {}, engines: {}, pair: { address: null }, ranks: {} },
+      ...{
+        options: { catalogue: [six] },
+        open: act("open", (e) => e.name),
+        missing: act("missing", String),
+      },
+      ...{
+        look: act("look"),
+        toast() {},
+        fetching: null,
+        editor: { restore: act("restore", (w) => w.spec) },
+      },
+      ...{ store: { set: act("cleared") }, mask: { reset() {} }, ...more },
+    };
+    const read = () => ({ trace: [], beside: null, ...wanted });
+    Address.prototype.follow.call({ app, read });
+    return [...did.splice(0), ...(app.fetching ? ["fetch"] : [])];
+  };
+  globalThis.location = /** @type {any} */ ({ hash: "#other" });
+  const [looks, clears] = [["look"], ["cleared", "look"]];
+  const pair = { address: { what: "w", beside: "b" } };
+  for (const [wanted, more, expected] of /** @type {[object, object, string[]][]} */ ([
+    [{ run: "six" }, {}, ["open six"]],
+    [{ run: "six" }, { entry: six }, clears],
+    [{ run: "ten" }, { entry: six }, ["missing ten"]],
+    [{ step: 3 }, { entry: six }, looks],
+    [{ step: 3 }, { run: null }, []],
+    [{ step: 3, spec: null }, { entry: { spec: "s" } }, looks],
+    [{ rank: 1 }, { ranks: { current: {}, look: act("rank") } }, ["rank"]],
+    [{ trace: ["/t"] }, { entry: { trace: "/t" } }, clears],
+    [{ trace: ["/t", "/u"] }, { entry: { trace: ["/t", "/u"] } }, clears],
+    [{ spec: "s" }, { entry: { spec: "s" } }, clears],
+    [{ spec: "s" }, { entry: { spec: "other" } }, ["restore s"]],
+    [{ spec: "s" }, { entry: { spec: "other" }, engines: null }, clears],
+    [{ trace: ["/t"] }, { entry: { trace: "/u" } }, ["fetch"]],
+    [{ trace: ["/t"] }, { entry: { trace: ["/t", "/u"] } }, ["fetch"]],
+    [{ comparison: "c", racer: "r" }, { entry: { comparison: "c", racer: "s" } }, ["fetch"]],
+    [{ comparison: "c", racer: "r" }, { entry: { comparison: "d", racer: "r" } }, ["fetch"]],
+    [{ comparison: "c", racer: "r" }, { entry: { comparison: "c", racer: "r" }, pair }, ["fetch"]],
+    // a pair of runs is on screen if its own change is named
+    [{ spec: "s", what: "w" }, { entry: { spec: "other" }, pair }, clears],
+    [{ spec: "s", what: "v" }, { entry: { spec: "s" }, pair }, ["restore s"]],
+    [{ spec: "s", what: "w" }, { entry: { spec: "s" } }, ["restore s"]],
+    [{ comparison: "c", racer: "r" }, { entry: { comparison: "c", racer: "r" } }, clears],
+    [
+      { comparison: "c", racer: "r", beside: "b" },
+      { entry: { comparison: "c", racer: "r" }, pair },
+      clears,
+    ],
+  ]))
+    assert.deepEqual(followed(wanted, more), expected, JSON.stringify([wanted, more]));
+});
+
+test("what no link can show is said with a way to save it, in the page's language", async () => {
+  Object.assign(globalThis, {
+    ...{ document: documentOf(), location: { hash: "" }, window: {}, HTMLElement: El },
+  });
+  const { Compare } = await import("../../assets/player/compare/compare.js");
+  /** @type {string[]} */
+  const saved = [];
+  const dialog = Object.assign(new El("dialog"), { showModal() {} });
+  const root = { querySelector: () => dialog };
+  const card = (/** @type {() => unknown} */ share) => {
+    share();
+    const [title, says, button] = dialog.children;
+    button.click();
+    const words = [title, says, button].map((el) => el.textContent);
+    return [...words, ...saved.splice(0)];
+  };
+  const watch = (/** @type {object} */ more = {}) => {
+    const app = {
+      ...{ root, run: { length: 3, header: {} }, entry: null, pair: {}, options: {} },
+      ...{ engines: {}, runId: "r", isKept: true, take: (kind) => saved.push(kind), ...more },
+    };
+    return () => of(Address, { app }).share();
+  };
+  const [close, none, gone] = [
+    "Close",
+    "No link can show this",
+    "This run did not come to its end, and is kept nowhere.",
+  ];
+  assert.deepEqual(card(watch()), [none, gone, "Save it as one page (HTML)", "html"]);
+  for (const more of [{ runId: null }, { engines: null }])
+    assert.deepEqual(card(watch(more)), [none, gone, "Save its replay (JSON)", "replay"]);
+  assert.deepEqual(card(watch({ runId: null, isKept: false })), [none, gone, close]);
+  const empty = watch({ run: { length: 0 } });
+  assert.deepEqual(card(empty), [none, "There is no run on screen.", close]);
+  const compare =
+    (/** @type {object} */ doc, entry = { doc: {} }) =>
+    () =>
+      of(Compare, { root, doc, entry, _save: (kind) => saved.push(kind) })._share();
+  assert.deepEqual(card(compare({})), [
+    ...[none, "This comparison was measured here, for you: nobody else can open it."],
+    ...["Save what was measured (JSON)", "json"],
+  ]);
+  const plan = "This plan was simulated here, for you: nobody else can open it.";
+  assert.deepEqual(card(compare({ kind: "plan" })), [none, plan, "Save it (JSON)", "json"]);
+  const german = JSON.parse(
+    readFileSync(new URL("../../assets/words/de.json", import.meta.url), "utf8"),
+  );
+  speak(/** @type {any} */ ({ name: "de", words: german }));
+  for (const share of [watch(), compare({}), empty])
+    for (const words of card(share).slice(0, 2)) assert.doesNotMatch(words, /This|There|No /);
+  assert.equal(card(watch())[2], "Als eine Seite speichern (HTML)");
+  speak(null);
 });

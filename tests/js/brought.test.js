@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 
 import { documentOf, El, finding, of, soon } from "./elements.js";
 import { arrivals, event, runOf } from "./worlds.js";
@@ -12,6 +13,7 @@ Object.assign(globalThis, {
   document: documentOf(),
   location: { hash: "", search: "", href: "http://x/", origin: "http://x", protocol: "http:" },
 });
+const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Conversation } = await import("../../assets/player/watch/conversation.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
 const { picture, take } = await import("../../assets/player/watch/export.js");
@@ -29,8 +31,11 @@ test("a replay from elsewhere is marked so, and a simulated one stays simulated,
   const opened = [];
   const app = {
     options: {},
-    openReplay: ({ ranks, header }) =>
-      opened.push(ranks?.map(({ id, replay }) => [id, replay.header.source]) ?? header.source),
+    openReplay: ({ ranks, header }) => {
+      const headers = ranks?.map(({ replay }) => replay.header) ?? [header];
+      for (const { brought } of headers) assert.equal(brought, "uploaded");
+      opened.push(ranks?.map(({ id, replay }) => [id, replay.header.source]) ?? header.source);
+    },
     toast: (sentence) => opened.push(sentence),
     changed: none,
   };
@@ -51,6 +56,70 @@ test("a replay from elsewhere is marked so, and a simulated one stays simulated,
     [null, "uploaded"],
     [null, "simulated"],
   ]);
+});
+
+test("an address that may not be fetched, that is not answered or holds no run is refused in a sentence", async () => {
+  const page = globalThis.location;
+  const replay = { header: { source: "live" }, events: [], captions: [] };
+  const own = "this page opens runs of its own address";
+  const large = new Uint8Array(2 ** 20 + 1);
+  const refusal = async (/** @type {string[]} */ addresses, /** @type {any} */ more = {}) => {
+    const { answer, protocol = "http:", ...options } = more;
+    /** @type {string[]} */
+    const told = [];
+    const toast = (/** @type {string} */ words) => told.push(words);
+    const openReplay = (/** @type {any[]} */ ...[, , entry]) => {
+      assert.deepEqual(entry, { name: null, trace: addresses[0] });
+      told.push("opened");
+    };
+    globalThis.location = /** @type {any} */ ({ ...page, protocol });
+    globalThis.fetch = async (/** @type {any} */ url, /** @type {any} */ how) => {
+      const found = answer ? answer() : Response.json(replay);
+      if (found === null) throw new TypeError("failed to fetch");
+      const isOwn = url.host === "x";
+      const credentials = isOwn ? "same-origin" : "omit";
+      assert.deepEqual(how, { credentials, referrerPolicy: "no-referrer" });
+      return Object.defineProperty(found, "url", { value: more.to ?? String(url) });
+    };
+    const app = { options, openReplay, toast, changed: none };
+    const opened = await openAddress(/** @type {any} */ (app), addresses);
+    assert.deepEqual([opened, told.length], [told[0] === "opened", 1]);
+    return told[0].replace("The run at this address could not be opened: ", "");
+  };
+  const hosts = { traceHosts: ["https://y", "http://z:8"] };
+  for (const [said, addresses, more] of /** @type {[string, string[], object?][]} */ ([
+    ["opened", ["/r.json"]],
+    ["opened", ["https://y/r.json"], hosts],
+    ["it is no address.", ["http://["]],
+    ["a page that was opened from disk may fetch nothing.", ["/r.json"], { protocol: "file:" }],
+    [`${own}, and of no other.`, ["https://y/r.json"]],
+    [`${own}, and of no other.`, ["/r.json", "http://x:8/r.json"]],
+    [`${own} and of https://y, http://z:8, and of no other.`, ["http://z/r.json"], hosts],
+    [`${own}, and of no other.`, ["/r.json"], { to: "http://y/r.json" }],
+    [
+      "y did not answer, or does not let other pages read it (CORS).",
+      ["https://y/r"],
+      { ...hosts, answer: () => null },
+    ],
+    ["x answered 404.", ["/r.json"], { answer: () => new Response("", { status: 404 }) }],
+    ...[large, gzipSync(large)].map((bytes) => [
+      "it has more than 1 MiB, and this page opens no larger one.",
+      ["/r"],
+      { uploadBytes: 2 ** 20, answer: () => new Response(bytes) },
+    ]),
+    ["opened", ["/r"], { answer: () => new Response(gzipSync(JSON.stringify(replay))) }],
+    [
+      "it is no replay, and this page has no engine that could read a trace or a recording.",
+      ["/r"],
+      { answer: () => Response.json({ ...replay, captions: null }) },
+    ],
+    [
+      "a replay is opened alone; one that was saved with several ranks on screen has all of them.",
+      ["/r", "/s"],
+    ],
+  ]))
+    assert.equal(await refusal(addresses, more), said);
+  globalThis.location = page;
 });
 
 test("weights that come late are not those of the run that was opened meanwhile", async (t) => {
@@ -101,6 +170,73 @@ test("of two runs the one at work is counted from the first, and what it waits f
     "Run 1 of 2.",
     "Run 2 of 2.",
   ]);
+});
+
+test("the other policy's run stands below this one, or why it does not, and another run ends the wait", async () => {
+  const replay = (/** @type {string} */ policy, /** @type {number} */ steps) => ({
+    header: { config: { policy, max_num_seqs: 1 }, policy },
+    events: Array.from({ length: steps }, (_, step) => event(step)),
+    captions: [],
+  });
+  const runs = [replay("static", 3), replay("continuous", 2)];
+  const spec = { config: { policy: "static" } };
+  const beside = async (/** @type {(app: any) => void} */ meanwhile) => {
+    /** @type {any[]} */
+    const [toasts, kept, toast] = [[], [], { hidden: false }];
+    const run = runOf([event(0), event(4)], {}, { policy: "static" });
+    const app = playerOf({ run, index: 1 });
+    Object.assign(app, {
+      ...{ $: () => new El(), root: { querySelector: () => toast } },
+      ...{ beside: {}, visit: { visitor: "v" } },
+      toast: (/** @type {string} */ words) => toasts.push(words),
+      pair: { members: [], open: (/** @type {any} */ given) => Object.assign(app.pair, given) },
+      editor: {
+        ...{ specOnScreen: async () => spec, titleOf: () => "Six", packed: async () => "packed" },
+        keep: async (/** @type {any[]} */ ...what) => kept.push(what),
+      },
+      fetch: async () => ({ runs, names: ["as it was", "changed"], says: [["same"], "after"] }),
+      engines: {
+        ask: async (/** @type {any[]} */ ...[kind, asks, who]) => {
+          assert.deepEqual(
+            [kind, asks, who],
+            [...["fork", { ...spec, knob: "policy", value: "continuous" }, "v"]],
+          );
+          meanwhile(app);
+          return { url: "u", runs: [{ id: 1 }, { id: 2 }] };
+        },
+      },
+    });
+    const panel = of(Beside, { app, on: false });
+    await panel._run();
+    return { app, on: panel.on, last: toasts.at(-1), hidden: toast.hidden, kept };
+  };
+  const { app, on, hidden, last, kept } = await beside(none);
+  assert.deepEqual([on, hidden, last], [true, true, "Starting the engine."]);
+  const { link, at, step, front, members, says } = app.pair;
+  assert.deepEqual([link, at, step], [{ spec: "packed", what: "policy:continuous" }, 4, null]);
+  assert.equal(front, members[0]);
+  assert.deepEqual(
+    members.map((/** @type {any} */ one) => [one.name(), one.entry.id, one.run.length]),
+    [
+      ["as it was", 1, 3],
+      ["changed", 2, 2],
+    ],
+  );
+  assert.equal(
+    says(),
+    "The same requests, run again: 3 steps with static, 2 steps with continuous.",
+  );
+  const [[run, entry, asked, title]] = kept;
+  assert.deepEqual(
+    [run, entry.id, asked.config.policy, title],
+    [members[1].run, 2, "continuous", "Six: the policy “continuous” instead of “static”"],
+  );
+  const failed = await beside(() => {
+    throw new Error("The end.");
+  });
+  assert.deepEqual([failed.on, failed.hidden, failed.last], [false, false, "The end."]);
+  const left = await beside((app) => app.store.set({ run: runOf([]) }));
+  assert.deepEqual([left.on, left.hidden, left.app.pair.members], [false, true, []]);
 });
 
 test("a leak that is on its way is not asked for twice, and one that failed can be asked again", async () => {
@@ -378,18 +514,15 @@ test("of a file that is large its size is said, in MiB, and a figure is named af
   });
   URL.createObjectURL = () => "blob:";
   globalThis.fetch = /** @type {any} */ (async (url) => new Response(new Uint8Array(Number(url))));
-  const taken = async (kind, size) => {
-    const run = { header: { policy: "static", source: "recorded" } };
+  const six = { name: "six", id: "r" };
+  const taken = async (kind, size, { entry = six, header = {}, answer = {} } = {}) => {
+    const run = runOf([], {}, { policy: "static", source: "recorded", ...header });
     const app = playerOf(
-      { run, entry: { name: "six", id: "r" } },
+      { run, entry },
       {
-        ...{
-          frame: { event: { step: 7 } },
-          ranks: {},
-          detail: { now: "full" },
-          toast: (words) => said.push(words),
-        },
-        engines: { call: async () => ({ url: String(size) }) },
+        ...{ frame: { event: { step: 7 } }, ranks: {}, detail: { now: "full" } },
+        toast: (words) => said.push(words),
+        engines: { call: async () => answer && { url: String(size), ...answer } },
       },
     );
     await take(app, kind);
@@ -400,5 +533,75 @@ test("of a file that is large its size is said, in MiB, and a figure is named af
     "inflight-six-step-7.html",
     "The file has 1.5 MiB.",
   ]);
+  const named = async (entry, header = {}) => (await taken("perfetto", 9, { entry, header }))[0];
+  for (const [name, entry, header] of /** @type {[string, any, any?][]} */ ([
+    ["six", six],
+    ["static", { id: "r", name: "a b" }],
+    ["static", { id: "r" }],
+    ["uploaded", { id: "r" }, { source: "uploaded" }],
+    ["simulated-static", { id: "r" }, { source: "simulated" }],
+    ["six-six-own-rule", { id: "r", comparison: "six six", racer: "own/rule" }],
+  ]))
+    assert.equal(await named(entry, header), `inflight-${name}.perfetto.json`);
+  const unkept = "Only recorded, uploaded and finished runs can be exported.";
+  assert.deepEqual(await taken("jsonl", 9, { entry: /** @type {any} */ ({}) }), [unkept]);
+  const refused = { answer: /** @type {any} */ ({ error: "It is gone." }) };
+  assert.deepEqual(await taken("jsonl", 9, refused), ["The export failed: It is gone."]);
+  assert.deepEqual(await taken("jsonl", 9, { answer: /** @type {any} */ (null) }), [
+    "The export failed: nothing came back",
+  ]);
   globalThis.document = documentOf();
+});
+
+test("what was typed before a reload comes back, but not into a lesson; a run goes on without it", async () => {
+  const { dataset } = document.documentElement;
+  const kept = globalThis.sessionStorage;
+  const typed = { workload: { requests: [{ id: "r0" }] }, config: {}, model: "m" };
+  /** @type {any[]} */
+  const told = [];
+  const tell =
+    (/** @type {string} */ name) =>
+    (/** @type {any[]} */ ...what) =>
+      void told.push([name, ...what]);
+  const editorOf = (/** @type {unknown} */ text, /** @type {any} */ more = {}) => {
+    globalThis.sessionStorage = /** @type {any} */ ({ getItem: () => JSON.stringify(text) });
+    const { get = async () => ({ presets: [], policies: [] }), live = {}, edited } = more;
+    const editor = of(Editor, {
+      app: { engines: { get }, live, visit: { visitor: "v" }, toast: tell("toast") },
+      ...{ frame: { say: tell("say"), button: {} }, model: { fill() {} }, edit: tell("edit") },
+      ...{ field: () => new El(), _running: tell("run") },
+    });
+    return Object.defineProperty(editor, "edited", { value: edited });
+  };
+  const typedIn = (/** @type {string} */ part, /** @type {unknown} */ text) => {
+    dataset.part = part;
+    return editorOf(text).typed;
+  };
+  assert.deepEqual([typedIn("watch", typed), typedIn("learn", typed)], [typed, null]);
+  assert.deepEqual([typedIn("watch", { config: {} }), typedIn("watch", null)], [null, null]);
+  const ready = async (/** @type {any[]} */ ...given) => [
+    await editorOf(...given).ready(),
+    ...told.splice(0),
+  ];
+  assert.deepEqual(await ready(typed), [true, ["edit", typed]]);
+  assert.deepEqual(await ready(null), [true]);
+  const get = () => Promise.reject(new Error("it is away"));
+  assert.deepEqual(await ready(typed, { get }), [
+    ...[false, ["say", "The engine cannot be reached: it is away.", true]],
+  ]);
+  const resumed = async (/** @type {any} */ left, more = {}) => [
+    await editorOf(null, { live: { left }, ...more }).resume(),
+    ...told
+      .splice(0)
+      .map(([name, what, words]) => [name, what, words].slice(0, name === "run" ? 3 : 2)),
+  ];
+  const again = ["toast", "The run that was going on is taken up again."];
+  const anew = ["toast", "The run that was going on starts again."];
+  const run = ["run", typed, "Taking up the run."];
+  assert.deepEqual(await resumed({ spec: typed, job: "j" }), [true, ["edit", typed], again, run]);
+  assert.deepEqual(await resumed({ spec: typed }, { edited: true }), [true, anew, run]);
+  assert.deepEqual(await resumed(null), [false]);
+  assert.equal((await resumed({ spec: typed }, { get }))[0], false);
+  delete dataset.part;
+  globalThis.sessionStorage = kept;
 });

@@ -221,6 +221,25 @@ test("a comparison says whether all its rounds were measured, or how many", asyn
   assert.equal(await measured(5, 2), "Time was up after 2 of 5 rounds: the race shows these.");
 });
 
+test("a new comparison begins with the requests on screen, unless its form is open", async () => {
+  const presets = ["six", "one"].map((name) => ({ name, shows: "", spec: { config: { name } } }));
+  const form = of(NewComparison, { presets, fields: { preset: { value: "one" } } });
+  form._chosen = () => {};
+  form.drawer = { isOpen: false };
+  const page = of(Compare, { catalogue: { presets }, form });
+  page.show = (_doc, spec) => (page.spec = spec);
+  const after = async (name, more = {}) => {
+    await page.open({ name, doc: {}, ...more });
+    return [form.fields.preset.value, page.spec?.config.name];
+  };
+  assert.deepEqual(await after("engines-six"), ["six", "six"]);
+  assert.deepEqual(await after("Measured 10:00 #0"), ["six", undefined]);
+  form.drawer.isOpen = true;
+  assert.deepEqual(await after("one"), ["six", "one"]);
+  form.drawer.isOpen = false;
+  assert.deepEqual(await after("one"), ["one", "one"]);
+});
+
 test("a figure's page holds its words as data: no markup in them is markup there", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
   /** @type {any} */ let saved;

@@ -105,6 +105,17 @@ test("a model has room where a browser and its machine keep a GiB beside four ti
   assert.equal(fits(1.75 * 2 ** 30 + 1, undefined), little(1880));
 });
 
+test("a large model has up to four threads, where the page may share memory, and else one", async () => {
+  const threads = async (/** @type {number} */ cores, /** @type {boolean} */ isolated) => {
+    browserIs({ hardwareConcurrency: cores });
+    Object.assign(globalThis, { crossOriginIsolated: isolated });
+    const { THREADS } = await import(`../../assets/engine/loading.js?${cores}${isolated}`);
+    return THREADS;
+  };
+  assert.deepEqual([await threads(2, true), await threads(16, true)], [2, 4]);
+  assert.equal(await threads(16, false), 1);
+});
+
 test("pieces of a file that has become shorter are dropped, and it is fetched whole the next time", async () => {
   const kept = new Map(
     [0, 4].map((from) => [`http://page.test/m?from=${from}`, new Uint8Array(4)]),

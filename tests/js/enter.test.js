@@ -23,3 +23,30 @@ test("a language that the essay does not have is neither gone to nor kept", asyn
   assert.deepEqual(gone, ["de: de.html#cache", ": de.html#cache"]);
   assert.deepEqual(chosen, ["de", "en"]);
 });
+
+test("behind the # a language is the essay's, a section is its place, all else is the player's", async () => {
+  const gone = [];
+  globalThis.localStorage = /** @type {any} */ ({ getItem: () => null, setItem() {} });
+  globalThis.window = /** @type {any} */ ({
+    inflightEnter: { player: "watch.html", here: "en", others: { de: "de.html" } },
+  });
+  for (const hash of [
+    "",
+    "#cache",
+    "#lang=en",
+    "#lang=de",
+    "#run=gpt2-six&lang=de",
+    "#part=live",
+  ]) {
+    globalThis.location = /** @type {any} */ ({
+      ...{ hash, search: "" },
+      replace: (place) => gone.push(place),
+    });
+    await import(`${ENTER}?${encodeURIComponent(hash)}`);
+  }
+  assert.deepEqual(gone, [
+    "de.html#lang=de",
+    "watch.html#run=gpt2-six&lang=de",
+    "watch.html#part=live",
+  ]);
+});

@@ -38,9 +38,15 @@ test("threads are of a processor's run", () => {
 });
 
 test("what nothing proves of a run from a file is named, and of no other run", () => {
-  const trust = (source) => facts({ source })["Taken on trust"];
-  assert.match(trust("uploaded"), /^its decisions, tokens, texts and times, .* have invented;/);
-  for (const source of ["recorded", "live", "simulated"]) assert.equal(trust(source), undefined);
+  const trust = (source, brought) => facts({ source, brought })["Taken on trust"];
+  const said =
+    /^everything said of it, such as its decisions, .* may have invented it; the command/;
+  assert.match(trust("uploaded"), said);
+  for (const source of ["recorded", "live", "simulated"]) {
+    assert.match(trust(source, "uploaded"), said);
+    assert.equal(trust(source), undefined);
+    assert.equal(trust(source, "recorded"), undefined);
+  }
 });
 
 test("times of a data sheet are told with what is assumed, or not at all", () => {
@@ -109,6 +115,9 @@ test("how a request went, whoever it was", () => {
   assert.equal(whereabouts(null, { id: "a", ended: { queue_s: null } }), "Done.");
   assert.equal(whereabouts(null, { id: "a", ended: { finish_reason: "cancelled" } }), "Cancelled.");
   assert.equal(whereabouts(null, { id: "a" }), "On its way.");
+  const failed = { id: "a", ended: { error: "It failed.", finish_reason: "cancelled" } };
+  assert.equal(whereabouts(null, failed), "It failed.");
+  assert.equal(whereabouts(null, { ...failed, lost: "It is lost." }), "It is lost.");
   assert.equal(whereabouts(null, { id: "a", ends: [1, 2] }), "2 tokens so far.");
 });
 

@@ -21,7 +21,8 @@ const { House } = await import("../../assets/player/live/house.js");
 const { FollowedView, JustFinished } = await import("../../assets/player/live/panels.js");
 const { Room } = await import("../../assets/player/live/room.js");
 const { Teacher } = await import("../../assets/player/live/teacher.js");
-const { unpack } = await import("../../assets/player/watch/address.js");
+const { h } = await import("../../assets/player/parts/dom.js");
+const { pack, unpack } = await import("../../assets/player/watch/address.js");
 const { ModelField } = await import("../../assets/player/parts/model_field.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
 const { Messages } = await import("../../assets/player/watch/messages.js");
@@ -204,6 +205,146 @@ test("a link to a preset's requests has all in which the run differs from the pr
   assert.deepEqual(await unpack(await editor.packed(other)), other);
 });
 
+test("a form that cannot be run says what is wrong in the first field that is, and marks it alone", () => {
+  const drawer = new El();
+  /** @type {Record<string, any>} */
+  const made = {};
+  const field = (/** @type {string} */ name, value = "", label = new El("label")) => {
+    const how = { value, validity: { valid: true }, validationMessage: "" };
+    made[name] = Object.assign(new El("input"), how);
+    label.append(h("span", {}, name.toUpperCase()), made[name]);
+    drawer.append(label);
+    return made[name];
+  };
+  for (const name of ["max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks"])
+    field(name, name === "num_blocks" ? "" : "1");
+  for (const name of ["temperature", "top_k", "top_p", "seed"]) field(name, "1");
+  const rows = [0, 1].map((i) => ({
+    ...{ prompt: field(`prompt${i}`, "To be"), tokens: field(`tokens${i}`, "4") },
+    ...{ arrival: field(`arrival${i}`, "0"), priority: field(`priority${i}`) },
+    conversation: { empty: null },
+  }));
+  const editor = of(Editor, {
+    ...{ drawer, rows, model: { fault: null, own: field("own") }, isByPriority: false },
+    field: (/** @type {string} */ name) => made[name],
+  });
+  /** What is said while a field is like this; the form is fine without it. */
+  const says = (/** @type {string} */ name, /** @type {object} */ more) => {
+    assert.equal(editor._fault(), null);
+    const el = made[name];
+    const { value, validity, validationMessage } = el;
+    Object.assign(el, more);
+    const said = editor._fault();
+    assert.deepEqual(drawer.querySelectorAll(".bad"), said === null ? [] : [el]);
+    Object.assign(el, { value, validity, validationMessage });
+    return said;
+  };
+  const whole = "Request 2: new tokens must be a whole number of at least 1.";
+  const number = "Request 1: the arrival must be a number of at least 0.";
+  const order = "Request 2: the priority must be a whole number.";
+  for (const [name, values, said] of /** @type {[string, string[], string | null][]} */ ([
+    ["prompt0", [""], "Request 1 has an empty prompt."],
+    ["prompt1", [""], "Request 2 has an empty prompt."],
+    ["tokens1", ["", "0", "-1", "1.5", "x"], whole],
+    ["tokens1", ["1", "4096"], null],
+    ["arrival0", ["", "-1", "x"], number],
+    ["arrival0", ["0", "2.5"], null],
+    ["priority1", ["", "x"], null], // the policy does not go by it
+    ["seed", [""], "SEED: this needs a number"],
+    ["num_blocks", ["", "9"], null], // empty: as many as there is memory for
+  ]))
+    for (const value of values) assert.equal(says(name, { value }), said, `${name}=${value}`);
+  const wrong = { validity: { valid: false }, validationMessage: "Too large." };
+  assert.equal(says("top_k", { value: "9", ...wrong }), "TOP_K: Too large.");
+  assert.equal(says("num_blocks", wrong), "NUM_BLOCKS: Too large.", "letters have no value");
+  Object.assign(made.block_size, { disabled: true, value: "" }); // it is not the policy's
+  assert.equal(editor._fault(), null);
+  for (const { priority } of rows) priority.value = "-2";
+  editor.isByPriority = true;
+  for (const value of ["", "1.5", "x"]) assert.equal(says("priority1", { value }), order, value);
+  rows[1].conversation.empty = made.own;
+  assert.equal(editor._fault(), "Request 2 has an empty message.");
+  editor.model.fault = "Name a model.";
+  assert.equal(editor._fault(), "Name a model.");
+  editor.rows = [];
+  assert.equal(editor._fault(), "There is nothing to run: add a request.");
+});
+
+test("a link's run begins with all that the link names, or it is said why it does not", async () => {
+  const workload = { requests: [{ id: "r0" }] };
+  const config = { policy: "static", max_num_seqs: 2 };
+  const spec = { workload, config, model: "m", device: "cpu" };
+  const followed = async (/** @type {any} */ link, /** @type {any} */ more = {}) => {
+    const { model = {}, any_model = false, edited = false, ...wanted } = more;
+    /** @type {any[]} */
+    const told = [];
+    const tell =
+      (/** @type {string} */ name) =>
+      (/** @type {any[]} */ ...what) =>
+        void told.push([name, ...what]);
+    const editor = of(Editor, {
+      ...{ state: { presets: [{ name: "one", spec }], any_model }, frame: { say: tell("say") } },
+      model: { knows: (/** @type {string} */ name) => name !== "far", options: {}, ...model },
+      app: { toast: tell("toast"), address: {}, look: tell("look"), run: 1, live: { run: 1 } },
+      ...{ ready: async () => true, toggle: tell("toggle"), fill() {}, touch() {} },
+      edit: (/** @type {any} */ into) => tell("edit")(into.model),
+      setAside: (/** @type {() => void} */ fill) => (fill(), "restore"),
+      runSpec: async (/** @type {any} */ what) => !tell("run")(JSON.parse(JSON.stringify(what))),
+    });
+    Object.defineProperty(editor, "edited", { value: edited });
+    const text = typeof link === "string" ? link : await pack(link);
+    await editor.restore({ spec: text, ...wanted });
+    assert.deepEqual([editor.app.address.owes, editor.restoring], [false, null]);
+    return told;
+  };
+  const runs = (/** @type {any} */ what) => [
+    ...[
+      ["toast", "Running what the link describes."],
+      ["run", what],
+    ],
+  ];
+  const look = ["look", { spec: await pack(spec), step: 3 }];
+  assert.deepEqual(await followed(spec, { step: 3 }), [["edit", "m"], ...runs(spec), look]);
+  assert.deepEqual((await followed(spec, { edited: true }))[0][0], "toast", "edits stay");
+  const preset = { preset: "one", config: { max_num_seqs: 5 }, dtype: "float16" };
+  const merged = { ...spec, config: { policy: "static", max_num_seqs: 5 }, dtype: "float16" };
+  const [, ...begun] = await followed(preset);
+  assert.deepEqual(begun.slice(0, 2), runs(merged));
+  const other = { ...preset, model: "n", device: "cuda" };
+  const [, , [, asked]] = await followed(other);
+  assert.deepEqual([asked.model, asked.device], ["n", "cuda"]);
+  for (const unreadable of ["x", { config }])
+    assert.deepEqual(await followed(unreadable), [
+      ["toast", "This link's workload cannot be read."],
+    ]);
+  assert.deepEqual(await followed({ preset: "two", config: {} }), [
+    ["toast", "This link names a preset that is not here."],
+  ]);
+  const far = { ...spec, model: "far" };
+  const refused = (/** @type {string} */ says) => [
+    ...[
+      ["edit", "far"],
+      ["toggle", true],
+      ["say", says, true, "restore"],
+    ],
+  ];
+  assert.deepEqual(
+    await followed(far),
+    refused(
+      "This link asks for the model far, which this page cannot load: choose one of its own.",
+    ),
+  );
+  assert.deepEqual(
+    await followed(far, { any_model: true }),
+    refused("This link asks for the model far, which is not built in: run it if you trust it."),
+  );
+  const file = { knows: () => false, options: { open() {} } };
+  assert.equal(
+    (await followed({ ...spec, model: "own.gguf" }, { model: file })).at(-1)[1],
+    "own.gguf is a file on a disk: choose it, as your own GGUF file, to run this here.",
+  );
+});
+
 test("a prompt of token ids is no message, the texts beside it become some", () => {
   const row = (value, request = {}) => ({ el: new El(), prompt: { value }, request });
   const rows = [row("3 token ids", { prompt_token_ids: [1, 2, 3] }), row("Hello")];
@@ -294,6 +435,11 @@ test("what took longest comes first, and of a column's name that is pressed firs
     return shown();
   };
   assert.equal(shown(), "ba");
+  const hasKey = (by) => {
+    const head = dialog.querySelector(`[data-by="${by}"]`);
+    return head.querySelector(`.went-${by}`) !== null; // its colour in the bars
+  };
+  assert.deepEqual(["request", "whole", "decode"].map(hasKey), [false, false, true]);
   assert.deepEqual(["request", "request", "decode", "decode"].map(pressed), [
     "ab",
     "ba",

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { LengthsView } from "../../assets/player/views/lengths.js";
 import { heldBy, heldWords, placesAt, tokensHeld } from "../../assets/player/run/holdings.js";
-import { admissions, arrivals, decode, event, prefill, runOf } from "./worlds.js";
+import { El, of } from "./elements.js";
+import { admissions, arrivals, decode, event, prefill, Recorder, runOf } from "./worlds.js";
 
 const change = (group, added, left = []) => ({ request: "a", added, group, left });
 const kv = (...changes) => ({ used: 0, total: 8, changes, prefixHits: [] });
@@ -118,4 +120,42 @@ test("all caches hold what is computed: a shared block once, of the one that is 
     }),
   ]);
   assert.equal(tokensHeld(run, run.frame(0)), 6);
+});
+
+test("each band has its bar: held positions filled, new ones marked, and its tokens behind it", () => {
+  const run = layered(); // its longest cache: 13 positions, here of 10 pixels each
+  const drawn = (/** @type {number} */ i, /** @type {number} */ h) => {
+    const g = new Recorder();
+    const canvas = { setAttribute() {}, getAttribute: () => null };
+    const surface = { visible: true, w: 178, h, canvas, begin: () => g };
+    const state = { run, frame: run.frame(i), palette: g.palette, focus: null };
+    const view = of(LengthsView, { surface, key: new El() });
+    view.draw(state);
+    const boxes = g.boxes.filter(({ style }) => style !== "empty");
+    const tops = [...new Set(boxes.map(({ y }) => y))];
+    const bars = tops.map((top) =>
+      boxes.filter(({ y }) => y === top).map(({ style, x, w }) => [style, (x - 26) / 10, w / 10]),
+    );
+    return { bars, key: view.key.textContent, texts: g.texts.map(({ text }) => text) };
+  };
+  // lanes of 40 pixels, four bands of 9.25
+  const first = drawn(0, 80);
+  assert.equal(first.key, "full: 10 · window 4: 10 · full: 10 · ring of 6: 6");
+  assert.deepEqual(first.texts, ["A", "10", "10", "10", "6", "–"]);
+  const { bars, key, texts } = drawn(1, 80);
+  assert.equal(key, "full: 11 · window 4: 7 · full: 11 · ring of 6: 6");
+  assert.deepEqual(texts, ["A", "11", "7", "11", "6", "–"]);
+  const fresh = [
+    ["A solid", 10, 1],
+    ["ink", 10.8, 0.2],
+  ];
+  const full = [["A solid", 0, 10], ...fresh];
+  const windowed = [["A solid", 0, 4], ["A solid", 8, 2], ...fresh];
+  assert.deepEqual(bars, [full, windowed, full, [["A solid", 5, 5], ...fresh]]);
+  assert.deepEqual(first.bars[3], [
+    ["A solid", 4, 0],
+    ["A tint", 4, 6],
+  ]);
+  // lanes of 20 pixels: bands too thin for numbers of their own
+  assert.deepEqual(drawn(1, 40).texts, ["A", "11/7/11/6", "–"]);
 });

@@ -124,6 +124,35 @@ test("the queue below has a column for each stretch of steps, none for a turn wi
   );
 });
 
+test("on the clock of an asynchronous run each lane is struck through where the device was idle", () => {
+  const of = (asynchronous = true) =>
+    runOf(
+      [0, 1, 4].map((step) => event(step)),
+      {},
+      { execution: { asynchronous } },
+    );
+  const struck = (/** @type {Run} */ run, clock = true, end = 500) => {
+    const [g, ink] = [new Recorder(), new LaneInk()];
+    const scale = laneScale(run, clock, 24, 10);
+    ink.place(run, { w: end, h: 100, d: 1 }, { scale, axis: 20, font: 11, end });
+    ink.drawLanes(g, { run, palette: g.palette, focus: null, presenter: false });
+    const boxes = g.boxes.map(({ x, y, w, h, style }) => [style, x, y, w, h]);
+    return [ink.idle, ...boxes];
+  };
+  // half a second from 0.5 s on, 2.5 s from 1.5 s on, in lanes of 40 pixels
+  assert.deepEqual(struck(of()), [
+    3,
+    ["panel", 29, 20, 5, 80],
+    ["warn", 29, 39.25, 5, 1.5],
+    ["warn", 29, 79.25, 5, 1.5],
+    ["panel", 39, 20, 25, 80],
+    ["warn", 39, 39.25, 25, 1.5],
+    ["warn", 39, 79.25, 25, 1.5],
+  ]);
+  assert.deepEqual(struck(of(), true, 35)[0], 0.5, "in sight");
+  assert.deepEqual([struck(of(), false), struck(of(false))], [[0], [0]]);
+});
+
 test("the token that ends an answer is said to be its end", () => {
   const ended = runOf([
     event(0, {

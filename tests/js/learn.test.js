@@ -16,10 +16,43 @@ const { Home } = await import("../../assets/player/learn/home.js");
 const { Learn } = await import("../../assets/player/learn/learn.js");
 const { Picture } = await import("../../assets/player/learn/picture.js");
 const { Choose, Paint } = await import("../../assets/player/learn/questions.js");
+const { sentence } = await import("../../assets/player/learn/sentences.js");
 const { Stage } = await import("../../assets/player/learn/stage.js");
 const { Progress } = await import("../../assets/player/learn/progress.js");
 const { onSwipe } = await import("../../assets/player/learn/swipe.js");
 const { Task } = await import("../../assets/player/learn/task.js");
+
+test("of a table with more columns than fit the reader chooses the one beside the first", () => {
+  globalThis.document = documentOf();
+  const seen = (names) => {
+    const head = names.map((name) => ({ name, url: null }));
+    const box = Learn.prototype._table({ label: "Names", head, rows: [["lanes", ...names]] });
+    const select = box.querySelector("select");
+    const told = () =>
+      box
+        .querySelectorAll("tr")
+        .map((row) => row.children.filter((cell) => !cell.hidden && cell.tagName === "TD"))
+        .map((cells) => cells.map((cell) => cell.textContent).join());
+    const chosen = (n) => {
+      Object.assign(select, { selectedIndex: n }).dispatchEvent(new Event("change"));
+      return told()[1];
+    };
+    return select ? [told()[1], chosen(2), chosen(0)] : [told()[1]];
+  };
+  assert.deepEqual(seen(["a_x", "b", "c", "d"]), ["a_x,b", "a_x,d", "a_x,b"]);
+  assert.deepEqual(seen(["a", "b", "c"]), ["a,b,c"]);
+});
+
+test("the mark after a term begins no line", () => {
+  globalThis.document = documentOf();
+  const told = (...spans) =>
+    sentence(/** @type {any} */ (spans), {}, { itl: {} }).map((part) => part.textContent ?? part);
+  const itl = { t: "itl", s: "ITL" };
+  assert.deepEqual(told("a worse ", itl, "."), ["a worse ", "ITL."]);
+  assert.deepEqual(told(itl, "-Wert, 5"), ["ITL-", "Wert, 5"]);
+  assert.deepEqual(told(itl, " grows."), ["ITL", " grows."]);
+  assert.deepEqual(told({ t: "unknown", s: "ITL" }, ". Then"), ["ITL", ". Then"]);
+});
 
 test("of two languages chosen in a row the last one stays, whichever comes first", async () => {
   const come = {};
@@ -336,6 +369,31 @@ test("a run of a task counts though its learner went back to the lesson before i
   assert.match(offer(), /Next: Two/);
   await ran("other"); // it was begun elsewhere
   assert.deepEqual(task.ran, ["late"]);
+});
+
+test("whoever goes back to a lesson while the task's run goes on stays at the lesson's run", async () => {
+  const { task, learn, offer } = taskOf([]);
+  let stayed = 0;
+  Object.assign(learn, {
+    ...{
+      task,
+      page: { dataset: {} },
+      stage: { enter() {} },
+      _fit() {},
+      _draw() {},
+      _remember() {},
+    },
+  });
+  Object.assign(learn.watch, { stay: () => (stayed += 1) });
+  const back = () => Learn.prototype.open.call(learn, learn.lesson);
+  offer();
+  task.begin();
+  await back(); // nothing was run
+  assert.equal(stayed, 0);
+  task.begin();
+  learn.watch.running = true;
+  await back();
+  assert.equal(stayed, 1);
 });
 
 test("a lesson goes on where it was left, to its end, and its address names the stop", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { documentOf, El, Event, finding, of, soon } from "./elements.js";
-import { event, runOf } from "./worlds.js";
+import { arrivals, event, runOf, two } from "./worlds.js";
 
 Object.assign(globalThis, {
   window: { addEventListener() {} },
@@ -22,7 +22,7 @@ const { Room } = await import("../../assets/player/live/room.js");
 const { sharedModel } = await import("../../assets/player/live/shared_model.js");
 const { Teacher } = await import("../../assets/player/live/teacher.js");
 const { whereabouts } = await import("../../assets/player/live/whereabouts.js");
-const { says } = await import("../../assets/player/live/words.js");
+const { allSay, followedSays, says } = await import("../../assets/player/live/words.js");
 const { Refusal } = await import("../../assets/player/parts/server.js");
 const { speak } = await import("../../assets/player/parts/speech.js");
 
@@ -210,16 +210,18 @@ test("the hood that was opened is open on the next visit of the session", () => 
 });
 
 test("how far an answer is counts what is written of what was asked, by one or by many", () => {
-  const told = (wrote, maxNew) => {
+  const told = (wrote, maxNew, come = wrote, to = Infinity) => {
     const run = runOf([event(0)]);
-    const request = { maxNew, laneSpans: [{ lane: 2, to: Infinity }], waits: [] };
+    const request = { maxNew, laneSpans: [{ lane: 2, to }], waits: [] };
     Object.assign(run, { request: () => request, waitingAt: () => [], numGenerated: () => wrote });
-    return whereabouts(run, { id: "a", ends: Array(wrote).fill(0) });
+    return whereabouts(run, { id: "a", ends: Array(come).fill(0) });
   };
   assert.equal(told(0, 40), "Your lane: 2. It reads the prompt.");
   assert.equal(told(1, 40), "Your lane: 2. 1 of 40 tokens so far.");
   assert.equal(told(1200, 4000), "Your lane: 2. 1,200 of 4,000 tokens so far.");
   assert.equal(told(3, null), "Your lane: 2. 3 tokens so far.");
+  assert.equal(told(1, 40, 0), "Your lane: 2.", "it is read, and its text is on the way");
+  assert.deepEqual([told(1, 40, 0, 3), told(3, null, 3, 3)], ["On its way.", "3 tokens so far."]);
 });
 
 test("of one's own requests the newest twenty stay in the list, and are kept without their texts", async () => {
@@ -277,13 +279,15 @@ test("a request that is sent as the page is reloaded is found by its key, a refu
   const second = mine.ask({ prompt: "refused", tokens: 4, nickname: "" });
   const third = mine.ask({ prompt: "broken off", tokens: 4, nickname: "" });
   const prompts = () => kept.map(({ prompt }) => prompt);
-  assert.deepEqual([prompts(), mine.requests], [["sent", "refused", "broken off"], []]);
+  const listed = () => mine.requests.map(({ prompt }) => prompt);
+  const all = ["broken off", "refused", "sent"]; // at once, the newest first
+  assert.deepEqual([prompts(), listed(), mine.open.length], [all, all, 3]);
   answers[2].refuse(new TypeError("the page is left"));
   await assert.rejects(third);
-  assert.deepEqual(prompts(), ["sent", "refused", "broken off"]);
+  assert.deepEqual([prompts(), listed()], [all, ["refused", "sent"]]);
   answers[1].refuse(new Refusal("no", 400));
   await assert.rejects(second);
-  assert.deepEqual(prompts(), ["sent"]);
+  assert.deepEqual([prompts(), listed()], [["sent"], ["sent"]]);
   const after = of(OwnRequests, { requests: kept.map((own) => ({ ...own, text: "", ends: [] })) });
   after.changed = () => {};
   const [own] = after.requests;
@@ -309,7 +313,9 @@ test("one's own requests are followed in one stream, of those that have not ende
   });
   const own = (key, more = {}) => ({ key, id: key, next: 0, ends: [], text: "", ...more });
   const requests = [own("a", { next: 3 }), own("b", { ended: {} }), own("c", { lost: "gone" })];
-  const mine = of(OwnRequests, { server, requests, changed() {}, _stop: null });
+  requests.push(own("e")); // the server does not know it yet
+  const asking = new Set([requests[3]]);
+  const mine = of(OwnRequests, { server, requests, asking, changed() {}, _stop: null });
   const first = mine._follow();
   requests.unshift(own("d"));
   const second = mine._follow();
@@ -360,17 +366,199 @@ test("what a teacher is typing stays, and shows what the engine has once it is l
   document.activeElement = null;
 });
 
-test("that an engine ran before anybody watched is said before what was skipped of it", () => {
-  const said = (state, skipped = false) =>
-    says(
-      { run: null, state: { class: {}, ...state }, broken: "" },
-      { skipped, teaches: true, asked: false },
+/** What is said of all these conditions at once, then without the first, and so on to none. */
+const inTurn = (/** @type {(all: any) => string} */ say, /** @type {any} */ conditions) =>
+  [...conditions.keys(), conditions.length].map((n) =>
+    say(Object.assign({}, ...conditions.slice(n).reverse())),
+  );
+const idle = runOf([event(0)]);
+const SKIPPED = "Your connection fell behind: some steps were skipped.";
+
+test("of a batch the sentence that matters most is said", () => {
+  const next = { policy: "static", max_num_seqs: 3, max_num_batched_tokens: 0 };
+  const say = ({
+    run = two(),
+    broken = "",
+    skipped = false,
+    teaches = true,
+    asked = false,
+    ...more
+  }) => {
+    const { state = {}, ...set } = more;
+    return says(
+      { run, broken, state: { class: { accepting: true, ...set }, pace: null, ...state } },
+      { skipped, teaches, asked },
     );
-  assert.match(said({ late: true }), /^The engine was running before anyone watched/);
-  assert.match(said({ late: true }, true), /^The engine was running/);
-  assert.match(said({}, true), /^Your connection fell behind/);
-  assert.match(said({}), /Or send a burst\.$/);
-  assert.match(said({ class: null }), /^The engine is starting/);
+  };
+  const state = (/** @type {any} */ given) => ({ state: given });
+  const settings = { changing: true, held: 2, next };
+  const conditions = [
+    { broken: "The server is away." },
+    state({ class: null, late: true }),
+    { ...settings, ...state({ late: true }) },
+    state({ late: true }),
+    { skipped: true },
+    { accepting: false },
+    { hide_texts: true },
+    { record_is_full: true },
+    { run: null },
+    { run: idle },
+    state({ pace: 0 }),
+  ];
+  assert.deepEqual(inTurn(say, conditions), [
+    "The server is away. Trying again.",
+    "The engine is starting.",
+    "Then comes static · 3 lanes. 2 requests wait for it.",
+    "The engine was running before anyone watched: it is shown from its next run on.",
+    SKIPPED,
+    "The teacher is not accepting requests right now.",
+    "The teacher has hidden the texts: only you can read yours, here.",
+    "The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.",
+    "No requests yet: add a prompt, and it joins the batch in the next step. Or send a burst.",
+    "The batch is empty. Add a prompt: it joins in the next step.",
+    "The batch is paused: the teacher takes single steps.",
+    "",
+  ]);
+  assert.equal(
+    say({
+      ...settings,
+      held: 0,
+      next: undefined,
+      policy: "p",
+      max_num_seqs: 1,
+      max_num_batched_tokens: 2048,
+    }),
+    "At the barrier: 2 still running. Then comes p · 1 lane · budget 2,048.",
+  );
+  const first = "No requests yet: add a prompt, and it joins the batch in the next step.";
+  assert.equal(say({ run: null, teaches: false }), first);
+  assert.deepEqual([say({ run: null, asked: true }), say({ run: idle, asked: true })], ["", ""]);
+  const waits = runOf([event(0, { arrived: arrivals("a") })]);
+  assert.equal(say({ run: waits }), "", "a batch with a request that waits is not empty");
+});
+
+test("of an engine that is followed, or all its ranks, the sentence that matters most is said", () => {
+  const one = ({ run = two(), broken = "", followed = {}, skipped = false, silent = 10000 }) =>
+    followedSays({ run, broken, state: { followed } }, { skipped, silent });
+  const conditions = [
+    { broken: "The server is away." },
+    { followed: null },
+    { followed: { sentence: "Its file ended." } },
+    { skipped: true },
+    { run: null },
+    { run: idle },
+    { silent: 10600 },
+  ];
+  assert.deepEqual(inTurn(one, conditions), [
+    "The server is away. Trying again.",
+    "The recording is being opened.",
+    "Its file ended.",
+    SKIPPED,
+    "Its engine has computed nothing yet.",
+    "Its batch is empty.",
+    "No step has come for 11 s: the engine is busy with a long one, or has stopped.",
+    "",
+  ]);
+  const all = ({ broken = "", runs = [idle, two()], sentences = [], silent = 10000 }) =>
+    allSay({ broken, members: runs.map((run) => ({ run })), sentences }, silent);
+  const odd = [
+    [{ name: "", rank: 1 }, "It broke."],
+    [{ name: "left", rank: 0 }, "It ended."],
+  ];
+  assert.deepEqual(
+    inTurn(all, [
+      { broken: "The server is away." },
+      { runs: [] },
+      { sentences: odd },
+      { runs: [idle, idle] },
+      { silent: 10600 },
+    ]),
+    [
+      "The server is away. Trying again.",
+      "The recordings are being opened.",
+      "Rank 1: It broke. left: It ended.",
+      "The batches of all ranks are empty.",
+      "No step of any rank has come for 11 s.",
+      "",
+    ],
+  );
+});
+
+test("of a followed engine are told its name, its file and what it does not record", () => {
+  const view = new FollowedView(
+    /** @type {any} */ (new El()),
+    () => {},
+    () => {},
+  );
+  const ranks = ["a", "b"].map((of, rank) => ({ of, rank }));
+  const engine = { name: "vLLM", version: "0.11" };
+  const header = { engine, notes: ["It was odd."], absent: ["blocks", "times"] };
+  const followed = {
+    ...{ engines: [{}], of: "b", ranks, count: 2, streams: ["a", "b"], all: [], file: "f.jsonl" },
+    ...{ says: ["One clock."], all_says: ["Many clocks."], texts: true },
+  };
+  const told = (/** @type {any} */ all = "", more = {}, run = runOf([], {}, header)) => {
+    view.draw({ ...followed, ...more }, run, all, []);
+    return [view.title, view.file, view.note, view.clock].map((el) => el.textContent);
+  };
+  const own = "This engine belongs to someone else: you can watch it, but not control it.";
+  const absent = "Not recorded by vLLM, and absent here: blocks, times.";
+  assert.deepEqual(told(), [
+    ...["vLLM 0.11, rank 1 of 2", "Recorded in f.jsonl", `It was odd. ${own} ${absent}`],
+    "One clock.",
+  ]);
+  assert.deepEqual(told("ranks", { says: [], texts: false }), [
+    "vLLM 0.11, 2 ranks",
+    "Recorded in a file for each of 2 ranks",
+    `${own} ${absent} Its texts are hidden, as others reach this page.`,
+    "These are not ranks of one engine: each recording is followed separately.",
+  ]);
+  const several = { engines: [{}, {}].map(() => ({ ranks: [] })), says: [] };
+  assert.deepEqual(told("all", several, null), [
+    ...["2 engines", "Each recorded in files of its own", own, "Many clocks."],
+  ]);
+  assert.deepEqual(told("", { streams: ["b"], count: 1, says: [] }, runOf([], {}, { engine })), [
+    ...["vLLM 0.11", "Recorded in f.jsonl", own, ""],
+  ]);
+});
+
+test("the room shows free lanes until the batch has a step, and a phone's tabs open the hood alone", () => {
+  const root = new El();
+  /** @type {any[]} */
+  const did = [];
+  const room = of(Room, {
+    ...{ details: [new El()], buttons: [new El(), new El()], tab: new El(), panel: new El() },
+    view: { note: new El(), drawFree: (/** @type {any[]} */ ...how) => did.push(how) },
+    ...{ isIn: true, isOpen: false },
+  });
+  const drawn = (/** @type {any} */ run, /** @type {any} */ set) => {
+    const watch = { root, simple: true };
+    room.live = { watch, batch: { run, state: { class: set } }, options: { asks: true } };
+    room.draw("It starts.");
+    const said = [root.dataset.people, room.view.note.textContent, room.panel.hidden];
+    return [...said, ...did.splice(0)];
+  };
+  const ask =
+    "Ask, and you get a lane at once; your answer grows beside your name, one token per step.";
+  assert.deepEqual(drawn(null, { max_num_seqs: 3 }), ["free", "It starts.", false, [3, ask]]);
+  assert.deepEqual(drawn(runOf([]), null), ["free", "", false, [0, "It starts."]]);
+  assert.deepEqual(drawn(two(), { max_num_seqs: 3 }), ["some", "It starts.", false]);
+  room.isOpen = true;
+  assert.deepEqual(drawn(null, null), [undefined, "", true]);
+  const chosen = (/** @type {string} */ layout, /** @type {boolean} */ on) => {
+    /** @type {string[]} */
+    const tabs = [];
+    const state = { layout, tab: "row" };
+    const none = () => {};
+    const watch = { state, focusView: none, sized: none, redraw: none };
+    const chooseTab = (/** @type {string} */ tab) => tabs.push(tab);
+    of(Room, { live: { watch: { ...watch, chooseTab } }, draw: none }).open(on);
+    return tabs;
+  };
+  assert.deepEqual(
+    [chosen("phone", true), chosen("phone", false), chosen("desk", true)],
+    [["row"], [], []],
+  );
 });
 
 test("what another version of the page left in the storage is passed over", async () => {

@@ -6,9 +6,8 @@ import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/c
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
 import { inkHot, inkLabels, inkMinimap } from "../../assets/player/views/mask/labels.js";
 import { MaskView } from "../../assets/player/views/mask/mask.js";
-import { maskPointers } from "../../assets/player/views/mask/pointers.js";
 import { MaskTools } from "../../assets/player/views/mask/tools.js";
-import { documentOf, El, Event } from "./elements.js";
+import { documentOf, El, Event, of } from "./elements.js";
 import {
   admissions,
   arrivals,
@@ -369,80 +368,6 @@ test("the token under the pointer has its row where it is computed, its column w
   assert.deepEqual(framed({ request: null, q: 4, keys: [4, 5] }), []);
 });
 
-/** A mask of 10 × 10 cells, a pixel each, whose canvas hears pointers. */
-function pointed(/** @type {object | null} */ zoom = null) {
-  /** @type {Record<string, (e: object) => void>} */
-  const on = {};
-  const canvas = {
-    addEventListener: (/** @type {string} */ name, /** @type {(e: object) => void} */ act) => {
-      on[name] = act;
-    },
-    ...{ getBoundingClientRect: () => ({ left: 0, top: 0 }), hasPointerCapture: () => false },
-  };
-  const at = { view: [2, 6, 2, 6], top: 0, gutter: 0, ch: 1, cw: 1, rows: 4, cols: 4 };
-  const mask = /** @type {any} */ ({
-    ...{ surface: { canvas }, zoom, drawn: { at, pass: { nq: 10, nk: 10 } } },
-    actions: { redraw() {}, changed() {} },
-  });
-  maskPointers(mask);
-  const act = (/** @type {string} */ type, pointerId, clientX, clientY, button = 0) =>
-    on[type]({ pointerId, clientX, clientY, button, preventDefault() {} });
-  return { mask, act };
-}
-
-test("a finger drags a mask that is zoomed, also after two have zoomed it", () => {
-  for (const end of ["pointerup", "pointercancel", "pointerleave"]) {
-    const { mask, act } = pointed({ view: [2, 6, 2, 6] });
-    act("pointerdown", 1, 3, 3);
-    act("pointermove", 1, 2, 4);
-    assert.deepEqual(mask.zoom, { view: [1, 5, 3, 7] });
-    act(end, 1, 2, 4);
-    mask.zoom = { view: [2, 6, 2, 6] };
-    act("pointermove", 1, 0, 0);
-    assert.deepEqual(mask.zoom, { view: [2, 6, 2, 6] }, "it was let go");
-    act("pointerdown", 2, 3, 3);
-    act("pointermove", 2, 3, 2);
-    assert.deepEqual(mask.zoom, { view: [3, 7, 2, 6] }, "the next is the only one");
-    act("pointermove", 2, 3, -20);
-    assert.deepEqual(mask.zoom, { view: [6, 10, 2, 6] }, "to the last row and no further");
-  }
-});
-
-test("two fingers that come apart show fewer cells, a whole mask is not dragged, nor by another button", () => {
-  const { mask, act } = pointed();
-  act("pointerdown", 1, 2, 2);
-  act("pointermove", 1, 0, 0);
-  act("pointerup", 1, 0, 0);
-  assert.equal(mask.zoom, null);
-  act("pointerdown", 1, 1, 1);
-  act("pointerdown", 2, 2, 1);
-  act("pointermove", 2, 3, 1);
-  act("pointermove", 1, 0, 1);
-  assert.equal(mask.zoom.view[1] - mask.zoom.view[0], 4, "not fewer than four");
-  const other = pointed({ view: [2, 6, 2, 6] });
-  other.act("pointerdown", 1, 3, 3, 2);
-  other.act("pointermove", 1, 0, 0);
-  assert.deepEqual(other.mask.zoom, { view: [2, 6, 2, 6] });
-});
-
-test("a double click zooms to the request under it and back, but not on what a click acts on itself", () => {
-  const { mask, act } = pointed();
-  /** @type {unknown[]} */
-  const zoomed = [];
-  mask.zoomTo = (/** @type {unknown} */ to) => zoomed.push(to);
-  const click = (/** @type {object | null} */ found, zoom = null) => {
-    Object.assign(mask, { zoom, hit: () => found });
-    act("dblclick", 1, 3, 3);
-    return zoomed.splice(0);
-  };
-  const request = chunked.request("a");
-  assert.deepEqual(click({ request }), [request]);
-  assert.deepEqual(click({ request }, /** @type {any} */ ({ request })), [null]);
-  assert.deepEqual(click(null, /** @type {any} */ ({ request })), [null]);
-  assert.deepEqual(click(null), []);
-  assert.deepEqual(click({ request, keepsPin: true }), []);
-});
-
 test("above a mask stands what can be done with it now", () => {
   globalThis.document = documentOf();
   const weights = { offered: false, found: null };
@@ -470,28 +395,6 @@ test("above a mask stands what can be done with it now", () => {
   assert.deepEqual(told({ leak: { offered: true, on: false, working: "computing" } }), [
     "Leak: computing",
   ]);
-});
-
-test("the address is told of the part that the wheel shows", () => {
-  /** @type {Record<string, (e: object) => void>} */
-  const on = {};
-  /** @type {string[]} */
-  const told = [];
-  const canvas = {
-    addEventListener: (/** @type {string} */ name, /** @type {(e: object) => void} */ act) => {
-      on[name] = act;
-    },
-    getBoundingClientRect: () => ({ left: 0, top: 0 }),
-  };
-  const at = { view: [0, 10, 0, 10], top: 0, gutter: 0, ch: 1, cw: 1, rows: 10, cols: 10 };
-  const mask = /** @type {any} */ ({
-    surface: { canvas },
-    drawn: { at, pass: { nq: 10, nk: 10 } },
-    actions: { redraw: () => told.push("redraw"), changed: () => told.push("changed") },
-  });
-  maskPointers(mask);
-  on.wheel({ deltaY: -1, clientX: 5, clientY: 5, preventDefault() {} });
-  assert.deepEqual([mask.zoom, told], [{ view: [1, 9, 1, 9] }, ["redraw", "changed"]]);
 });
 
 test("the choice of a layer is of that layer's window, the first choice of the widest", () => {
@@ -537,4 +440,212 @@ test("the small mask frames the part that is shown, in its own measure", () => {
   const { x, y, w, h } = inkMinimap(sheet(g, { at }), 400);
   assert.deepEqual([w, h], [104, 72]);
   assert.deepEqual(frames.at(-1), [x + 104 / 6, y + 3 * 12, 52, 36]);
+});
+
+/** Spans as a reader sees them. @param {any[][]} lines */
+const read = (lines) => lines.map((spans) => spans.map((s) => s.request?.letter ?? s).join(""));
+
+/** A view that has drawn the padded pass: cells of 10 × 10 pixels, right of 60 and below 10. */
+const seen = (more = {}, drawn = {}) =>
+  of(MaskView, {
+    state: { run: chunked, weights: { layer: 1, head: 2, withoutFirst: true }, ...more },
+    drawn: { pass: padded, window: null, at: { ...AT, top: 10, cw: 10 }, ...drawn },
+  });
+
+test("a cell says whose query and key meet in it, and why it is allowed or blocked", () => {
+  const say = (/** @type {number[]} */ [q, k], more = {}, drawn = {}) =>
+    read(seen(more, drawn).explain(q, k).lines);
+  const items = padded.items.map((item) => ({ ...item }));
+  const [a, b] = items;
+  const changed = (/** @type {object} */ given) => ({
+    pass: { ...padded, items: [{ ...a, ...given }, b] },
+  });
+  assert.deepEqual(say([0, 0]), [
+    "Query A token 2 “a2”, prefill",
+    "Key A token 0 “a0”, cached",
+    "Allowed: 2 [token|tokens] back, read from the cache",
+  ]);
+  assert.deepEqual(say([0, 2], { simple: true }), [
+    ...["A token 2 “a2”", "→ A token 2 “a2”", "It may look: itself, new"],
+  ]);
+  const why = (/** @type {any[]} */ ...given) => [
+    say(given[0], {}, given[1]).at(-1),
+    say(given[0], { simple: true }, given[1]).at(-1),
+  ];
+  const window = { window: 2 };
+  assert.deepEqual(
+    [why([1, 1]), why([1, 2]), why([0, 4]), why([0, 5]), why([2, 3], window), why([2, 2], window)],
+    [
+      [
+        "Allowed: 2 [token|tokens] back, read from the cache",
+        "It may look: 2 [token|tokens] back, remembered",
+      ],
+      [
+        "Allowed: 1 [token|tokens] back, computed in this pass",
+        "It may look: 1 [token|tokens] back, new",
+      ],
+      [
+        "Blocked: the key is 2 [token|tokens] in the future",
+        "It may not look: 2 [token|tokens] in the future",
+      ],
+      ["Blocked: the key belongs to another request", "It may not look: somebody else’s"],
+      [
+        "Allowed: 1 [token|tokens] back, computed in this pass",
+        "It may look: 1 [token|tokens] back, new",
+      ],
+      [
+        "Blocked: 2 tokens back, outside the window of 2",
+        "It may not look: 2 tokens back, outside the window of 2",
+      ],
+    ],
+  );
+  const blocked = "Blocked: a pad attends to nothing and nothing attends to it";
+  assert.deepEqual(say([3, 0]), [
+    ...["Pad: B has fewer tokens than this pass has columns", blocked],
+  ]);
+  const over = { ...padded, items: [{ ...a, finished: true, pads: 3, length: 0 }, b] };
+  assert.deepEqual(say([0, 0], {}, { pass: over }), [
+    ...["Pad: A has finished; its row is computed as padding until the wave ends", blocked],
+  ]);
+  assert.equal(
+    say([0, 5], {}, changed({ leak: b })).at(-1),
+    "A may read it by the leak alone: it belongs to another request",
+  );
+  assert.deepEqual(say([0, 0], {}, changed({ overrun: true })).slice(2), [
+    "A had stopped when this step was already launched: overrun, computed for nothing",
+    "Allowed: 2 [token|tokens] back, read from the cache",
+  ]);
+  const weighed = { weights: found(weights) };
+  assert.deepEqual(say([1, 0], {}, weighed).slice(3), [
+    "Weight 0.1 in layer 1, head 2",
+    "The first token: it is not on the scale of the others",
+  ]);
+  assert.deepEqual(say([1, 1], {}, weighed).slice(3), ["Weight 0.2 in layer 1, head 2"]);
+  const all = { weights: { layer: 0, head: 3, withoutFirst: false } };
+  assert.deepEqual(say([1, 0], all, weighed).slice(3), ["Weight 0.1 in layer 0, head 3"]);
+  assert.equal(say([0, 4], {}, weighed).length, 3, "what is blocked has no weight");
+});
+
+test("under a pointer lie a key, a query, a cell, the small mask or nothing", () => {
+  const mask = seen();
+  const [A, B] = ["a", "b"].map((id) => chunked.request(id));
+  const at = (/** @type {number} */ x, /** @type {number} */ y) => {
+    const under = mask.hit(x, y);
+    return under && [under.request, under.hot, read(under.lines).at(-1)];
+  };
+  assert.deepEqual(
+    [at(69, 5), at(110, 9)],
+    [
+      [A, undefined, "A 5 [key|keys]: 2 cached, 3 new"],
+      [B, undefined, "B 1 [key|keys]: 0 cached, 1 new"],
+    ],
+  );
+  assert.deepEqual(
+    [at(59, 29), at(59, 40)],
+    [
+      [A, { request: A, row: 1 }, "A 3 [query|queries], prefill"],
+      [B, { request: B, row: 3 }, "B 1 [query|queries], prefill"],
+    ],
+  );
+  assert.deepEqual(
+    [at(70, 20), at(90, 10)],
+    [
+      [
+        ...[A, { request: A, row: 1, column: 1, q: 3, keys: [1, 2] }],
+        "Allowed: 2 [token|tokens] back, read from the cache",
+      ],
+      [
+        ...[A, { request: A, row: 0, column: 3, q: 2 }],
+        "Blocked: the key is 1 [token|tokens] in the future",
+      ],
+    ],
+  );
+  // above and left of it, right of it, and below it
+  assert.deepEqual([at(59, 9), at(120, 30), at(120, 9), at(80, 70)], [null, null, null, null]);
+  mask.minimap = { x: 60, y: 10, w: 20, h: 20 };
+  assert.equal(at(80, 30)?.[2], "The whole mask: drag to move the view");
+  assert.equal(mask.hit(60, 10).keepsPin, true);
+  assert.notEqual(at(81, 30)?.[2], "The whole mask: drag to move the view");
+  const items = padded.items.map((item) => ({ ...item, overrun: true }));
+  assert.equal(
+    read(seen({}, { pass: { ...padded, items } }).hit(30, 10).lines)[1],
+    "A had stopped when this step was already launched: overrun, computed for nothing",
+  );
+  assert.equal(of(MaskView, { drawn: null }).hit(60, 10), null);
+});
+
+test("as a table a mask says of each request what it sees and why it is odd", () => {
+  const mask = seen();
+  const rows = (/** @type {object[]} */ items, windows = [null]) => {
+    const state = { run: { windows }, pass: { ...padded, items } };
+    return mask.table.call({ ...mask, window: MaskView.prototype.window, layer: null }, state).rows;
+  };
+  const [a, b] = padded.items;
+  assert.deepEqual(rows([a, { ...b, overrun: true }]), [
+    ["A", "2 to 4", "its own, up to itself", "2", "3", "0", ""],
+    ["B", "0 to 0", "its own, up to itself", "0", "1", "2", "overrun: computed for nothing"],
+  ]);
+  assert.deepEqual(
+    rows(
+      [
+        { ...a, leak: b },
+        { ...b, length: 0, pads: 3 },
+      ],
+      /** @type {any} */ ([4]),
+    ),
+    [
+      [
+        "A",
+        "2 to 4",
+        "its own, up to itself, at most 4 back",
+        "2",
+        "3",
+        "0",
+        "leak: also all keys of B",
+      ],
+      ["B", "none (finished)", "nothing", "0", "0", "3", ""],
+    ],
+  );
+  const none = mask.table(/** @type {any} */ ({ run: chunked, pass: undefined }));
+  assert.deepEqual([none.caption, none.rows], ["Attention mask: nothing was computed", []]);
+});
+
+test("tokens stand above the keys where each fits its column, upright where they are longer", () => {
+  const g = Object.assign(new Recorder(), {
+    ...{ save() {}, restore() {}, rotate() {} },
+    translate: (/** @type {number[]} */ ...to) => turned.push(to),
+  });
+  /** @type {number[][]} */
+  const turned = [];
+  const long = Object.assign(Object.create(chunked), {
+    tokenText: (/** @type {any} */ { letter }, /** @type {number} */ n) => `${letter}longest${n}`,
+  });
+  const words = (/** @type {object} */ run, /** @type {number} */ cw, view = AT.view, big = 1) =>
+    of(MaskView, { surface: { g } })._keyWords(run, g.palette, padded, view, cw, big);
+  const texts = ["a0", "a1", "a2", "a3", "a4", "b0"]; // of 12 pixels each
+  const upright = [...Array(5).fill("Alonge…"), "Blonge…"];
+  assert.deepEqual(words(chunked, 13), { texts, across: true, room: 16 });
+  assert.deepEqual(words(chunked, 26, [0, 6, 1, 3], 2), {
+    ...{ texts: ["a1", "a2"], across: true, room: 32 },
+  });
+  assert.deepEqual(words(long, 13), { texts: upright, across: false, room: 46 });
+  assert.deepEqual([words(chunked, 12), words(long, 12), words(chunked, 8)], [null, null, null]);
+  assert.equal(words(long, 25, AT.view, 2), null);
+  const at = { ...AT, top: 40, x: (/** @type {number} */ k) => 20 * k };
+  inkLabels(sheet(g, { at: { ...at, words: words(chunked, 20) } }));
+  const above = g.texts.filter(({ y }) => y === 32).map(({ text, x }) => [text, x]);
+  assert.deepEqual(
+    above,
+    texts.map((text, k) => [text, 20 * k + 10 - 6]),
+  );
+  g.texts = [];
+  inkLabels(sheet(g, { at: { ...at, words: words(long, 20) } }));
+  assert.deepEqual(
+    turned,
+    upright.map((_, k) => [20 * k + 10, 35]),
+  );
+  assert.deepEqual(
+    g.texts.filter(({ x, y }) => !x && !y).map(({ text }) => text),
+    upright.map((text) => `${text.slice(0, 5)}…`), // six characters fit 46 − 6 pixels
+  );
 });

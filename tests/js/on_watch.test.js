@@ -478,11 +478,14 @@ test("another rank is shown at the moment at which the one before it stood", () 
   assert.deepEqual(after({ run: runs[0] }), [0, 1, 3.2], "it is none of these");
 });
 
-test("on paper the page is light, whatever its theme", () => {
+test("on paper the page is light, whatever its theme, and a page is as large as the window", () => {
   const heard = {};
   const before = globalThis.window;
   Object.assign(globalThis, {
-    window: { addEventListener: (name, act) => (heard[name] = act) },
+    window: {
+      addEventListener: (name, act) => (heard[name] = act),
+      ...{ innerWidth: 1440, innerHeight: 900 },
+    },
     ResizeObserver: class {
       observe() {}
     },
@@ -501,6 +504,7 @@ test("on paper the page is light, whatever its theme", () => {
   keepFitted(app);
   heard.beforeprint();
   assert.deepEqual([drawn, root.dataset.theme], [["light"], "light"]);
+  assert.equal(root.textContent, "@page { size: 1440px 900px; margin: 0; }");
   heard.afterprint();
   assert.equal(root.dataset.theme, "dark");
   globalThis.window = before;

@@ -12,12 +12,12 @@ import { slowSteps, waitedBy } from "../../assets/player/run/delays.js";
 import { LanesView } from "../../assets/player/views/lanes.js";
 import { LengthsView } from "../../assets/player/views/lengths.js";
 import { Narration } from "../../assets/player/views/narration.js";
-import { timeParts } from "../../assets/player/views/queue.js";
+import { QueueView, timeParts } from "../../assets/player/views/queue.js";
 import { PeopleView } from "../../assets/player/views/people.js";
 import { gapsOf } from "../../assets/player/views/request_card.js";
 import { TextsView } from "../../assets/player/views/texts.js";
 import { timeBar, timeLegend } from "../../assets/player/views/time_bar.js";
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, finding, of } from "./elements.js";
 import { admissions, arrivals, event, prefill, Recorder, runOf, samples, two } from "./worlds.js";
 
 Object.assign(globalThis, { document: documentOf(), HTMLElement: El });
@@ -339,6 +339,132 @@ test("nothing of a run lies above its lanes or left of them", () => {
   );
   assert.deepEqual([chart.hit(26, 17), chart.hit(21, 30)], [null, null]);
   assert.deepEqual(chart.hit(26, 60).lines, [["step 0: 1 [request|requests] waiting"]]);
+});
+
+test("of each status of a lane is said what the step did there, and who was sent away from it", () => {
+  const run = two();
+  const chart = Object.assign(Object.create(LaneChart.prototype), {
+    ...{ painted: { run }, scale: laneScale(run, false, 24, 10), gutter: 24, axis: 18, pitch: 20 },
+  });
+  const said = (/** @type {number} */ status) => {
+    run.statuses[1][0] = status;
+    return chart.hit(36, 20).lines[0].at(-1);
+  };
+  const finished = "finished; its row is computed as padding until the wave ends";
+  assert.deepEqual([0, 1, 2, 3, 4, 8, 32].map(said), [
+    "nothing computed; it had stopped, and its lane is free after this step",
+    "reads (prefill)",
+    "writes (decode)",
+    "reads (prefill), then writes (decode)",
+    finished,
+    "stalled, nothing computed",
+    "overrun: it had stopped when this step was already launched, computed for nothing",
+  ]);
+  run.events[1].preempted = [{ request: "b", lane: 0, tokensLost: 4 }];
+  assert.deepEqual(chart.hit(36, 20).lines[1], [
+    ...[{ request: run.request("b") }, " was preempted here and lost 4 cached [token|tokens]"],
+  ]);
+  assert.equal(chart.hit(36, 40).lines.length, 1, "from its lane alone");
+});
+
+/** `a` is answered in the first step, `b` comes four seconds after it and goes on. */
+const slack = (asynchronous = true) =>
+  runOf(
+    [
+      event(0, {
+        arrived: arrivals("a"),
+        admitted: admissions(["a", 0]),
+        segments: [prefill("a", 0, 3)],
+        finished: [{ request: "a", finishReason: "stop" }],
+        released: [{ request: "a", lane: 0, when: "after" }],
+      }),
+      event(4, {
+        arrived: arrivals("b"),
+        admitted: admissions(["b", 1]),
+        segments: [prefill("b", 1, 2)],
+      }),
+      event(5, { segments: [prefill("b", 1, 2)] }),
+    ],
+    {},
+    { execution: { asynchronous } },
+  );
+
+test("where the device was idle is said why, on the clock of an asynchronous run alone", () => {
+  const said = (/** @type {boolean} */ clock, asynchronous = true) => {
+    const run = slack(asynchronous);
+    const chart = Object.assign(Object.create(LaneChart.prototype), {
+      ...{ painted: { run }, scale: laneScale(run, clock, 24, 10), gutter: 24, axis: 0, pitch: 20 },
+    });
+    // after the steps at 0, 4 and 5 seconds, in the lane of `b`
+    return [40, 71, 81].map((x) => chart.hit(x, 30).lines[0].at(-1));
+  };
+  const nothing = "nothing is computed here";
+  assert.deepEqual(said(true), [
+    "device idle for 3500 ms before step 4: nobody to serve",
+    "device waited 500 ms for the host before step 5",
+    nothing,
+  ]);
+  assert.deepEqual(said(true, false), [nothing, ` holds lane 1; ${nothing}`, nothing]);
+  assert.deepEqual(said(false), [nothing, "reads (prefill)", "reads (prefill)"]);
+
+  const queue = Object.assign(Object.create(QueueView.prototype), {
+    ...{ timeKey: new El(), waited: new El() },
+    times: Array.from({ length: 5 }, () => ({ name: new El(), bar: new El(), value: new El() })),
+  });
+  const told = (/** @type {Run} */ run) =>
+    run.events.map((_, i) => {
+      queue._time({ run, frame: run.frame(i) });
+      return queue.waited.hidden ? "" : queue.waited.textContent;
+    });
+  assert.deepEqual(told(slack()), [
+    ...["", "Device idle 3500 ms: nobody to serve", "Device waited 500 ms for the host"],
+  ]);
+  assert.equal(queue.timeKey.textContent, "500 ms on the device");
+  assert.deepEqual(told(slack(false)), ["", "", ""]);
+  assert.equal(queue.timeKey.textContent, "500 ms");
+});
+
+test("a block says which layers it is for, and what of it is filled", () => {
+  const layers = [0, 1];
+  const groups = [
+    { kind: "full_attention", layers: [7] },
+    { kind: "mamba", layers },
+    { kind: "ring", window: 6 },
+    { kind: "sliding_window", layers },
+    { kind: "sliding_window", window: 3, layers: [5] },
+    { kind: "chunked_local_attention", window: 8, layers },
+  ];
+  const changes = groups.map((_, group) => ({ request: "a", group, added: [group] }));
+  const run = runOf(
+    [
+      event(0, {
+        arrived: arrivals("a"),
+        admitted: admissions(["a", 0]),
+        segments: [prefill("a", 0, 3)],
+        kv: { used: 6, total: 8, changes, prefixHits: [] },
+      }),
+    ],
+    {},
+    { kv_groups: groups },
+  );
+  const view = of(BlocksView, { key: new El(), group: 1, state: { run }, ghosts: new Map() });
+  view.owned = view.owners(run.frame(0));
+  view.tiles = groups.map((_, n) => ({ x: 10 * n, y: 0, w: 10, h: 10 }));
+  const said = groups.map((_, n) =>
+    view.hit(10 * n + 5, 5).lines.map((/** @type {Span[]} */ line) => line.at(-1)),
+  );
+  const filled = " positions 0 to 3, 3 of 4 filled, new in this step";
+  assert.deepEqual(said, [
+    [filled, "Of 1 [layer|layers] that look back over everything"],
+    [" positions 0 to 3, 4 of 4 filled, new in this step", "A state of 2 [layer|layers]"],
+    [
+      " slots 0 to 3, 3 of 4 filled, new in this step",
+      "Of layers whose newest token overwrites the one 6 before",
+    ],
+    [filled, "Of 2 [layer|layers] with a window"],
+    [filled, "Of 1 [layer|layers] with a window of 3 [token|tokens]"],
+    [filled, "Of 2 [layer|layers] that look back within chunks of 8 [token|tokens]"],
+  ]);
 });
 
 test("a table of lanes has the numbers of steps, not their places in the record", () => {

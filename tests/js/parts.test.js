@@ -12,7 +12,7 @@ import { keep } from "../../assets/player/parts/kept.js";
 import { wantedLanguage } from "../../assets/player/parts/language.js";
 import { fillTabs } from "../../assets/player/parts/look.js";
 import { count, duration, milliseconds, unbroken } from "../../assets/player/parts/format.js";
-import { allSay, followedSays, paceWords, says } from "../../assets/player/live/words.js";
+import { paceWords, says } from "../../assets/player/live/words.js";
 import { tail } from "../../assets/player/views/texts.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
 import { documentOf, El } from "./elements.js";
@@ -77,57 +77,19 @@ test("a point is on the minimap only where there is one", () => {
   assert.equal(onMinimap({ minimap: { x: 0, y: 0, w: 10, h: 10 } }, 5, 10), true);
 });
 
-test("a full record is told while the batch goes on, and what matters more comes first", () => {
-  const stateLine = (set) =>
-    says({ run: null, state: { class: set }, broken: "" }, { skipped: false, teaches: false });
-  assert.match(stateLine({ record_is_full: true }), /^The record is full: /);
-  assert.match(stateLine({ record_is_full: false }), /^No requests yet/);
-  assert.match(stateLine({ record_is_full: true, accepting: false }), /not accepting requests/);
-});
-
-test("a batch is empty once nobody holds a lane and nobody waits, however long ago its last step", () => {
-  const run = (done, waiting = []) => ({
-    length: 1,
-    laneSpans: [{ to: Infinity, request: { finished: done } }],
-    waitingAt: () => waiting,
-  });
-  const told = (given, state = {}) =>
-    says({ run: given, state: { class: {}, ...state } }, { skipped: false, teaches: false });
-  assert.match(told(run({ step: 0 })), /^The batch is empty/);
-  const mine = { state: { class: {} }, broken: "" }; // is under way, and not drawn yet
-  for (const drawn of [null, run({ step: 0 })])
-    assert.equal(says({ run: drawn, ...mine }, { asked: true }), "");
-  assert.equal(told(run(null)), "");
-  assert.equal(told(run({ step: 0 }, [{}])), "");
-  assert.match(told(run(null), { pace: 0 }), /^The batch is paused/);
+test("a batch is empty once nobody holds a lane, however long ago its last step", () => {
+  const said = (finished) => {
+    const laneSpans = [{ to: Infinity, request: { finished } }];
+    const run = { length: 1, laneSpans, waitingAt: () => [] };
+    return says({ run, state: { class: {} } }, { skipped: false, teaches: false });
+  };
+  assert.match(said({ step: 0 }), /^The batch is empty/);
+  assert.equal(said(null), "");
   assert.deepEqual([null, 0, 4].map(paceWords), [
     "full speed",
     "single steps",
     "at most 4 steps a second",
   ]);
-
-  const followed = (given, silent, one = followedSays) =>
-    one(
-      { run: given, state: { followed: {} }, members: [{ run: given }], sentences: [] },
-      { skipped: false, silent },
-    );
-  assert.match(followed(run({ step: 0 }), 60_000), /^Its batch is empty/);
-  assert.match(followed(run(null), 10_001), /^No step has come for 10 s/);
-  assert.equal(followed(run(null), 10_000), "");
-  const all = (silent) => followed(run(null), silent, (fleet) => allSay(fleet, silent));
-  assert.deepEqual([10_000, 12_000].map(all), ["", "No step of any rank has come for 12 s."]);
-  const fleet = (...ended) =>
-    allSay({ members: ended.map((done) => ({ run: run(done) })), sentences: [] }, 0);
-  assert.equal(fleet({ step: 0 }, { step: 0 }), "The batches of all ranks are empty.");
-  assert.equal(fleet({ step: 0 }, null), "", "one of them still computes");
-});
-
-test("at the barrier the limits that come are told, and who waits for them", () => {
-  const now = { policy: "continuous", max_num_seqs: 4 };
-  const told = (set) =>
-    says({ run: null, state: { class: { ...now, changing: true, ...set } }, broken: "" }, {});
-  assert.equal(told({ next: { ...now, max_num_seqs: 8 } }), "Then comes continuous · 8 lanes.");
-  assert.match(told({ held: 2 }), /· 4 lanes\. 2 requests wait for it\.$/);
 });
 
 test("a number of a text is written as its language writes it, a version as it is", () => {

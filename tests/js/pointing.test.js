@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { maskPointers } from "../../assets/player/views/mask/pointers.js";
 import { neighbour, pointCanvas } from "../../assets/player/watch/pointing.js";
 import { El, Event } from "./elements.js";
 
@@ -65,4 +66,125 @@ test("a press that moves more than five pixels is a drag and selects nobody; a f
   assert.equal(pressed(0, 0), "");
   found = null;
   assert.equal(pressed(0, 0), "selects null");
+});
+
+/** A mask of 10 × 10 cells, a pixel each, whose canvas hears pointers. */
+function pointed(/** @type {object | null} */ zoom = null) {
+  /** @type {Record<string, (e: object) => void>} */
+  const on = {};
+  const captured = new Set();
+  const canvas = {
+    addEventListener: (/** @type {string} */ name, /** @type {(e: object) => void} */ act) => {
+      on[name] = act;
+    },
+    getBoundingClientRect: () => ({ left: 0, top: 0 }),
+    setPointerCapture: (/** @type {number} */ id) => captured.add(id),
+    hasPointerCapture: (/** @type {number} */ id) => captured.has(id),
+  };
+  const at = { view: [2, 6, 2, 6], top: 0, gutter: 0, ch: 1, cw: 1, rows: 4, cols: 4 };
+  const mask = /** @type {any} */ ({
+    ...{ surface: { canvas }, zoom, drawn: { at, pass: { nq: 10, nk: 10 } } },
+    actions: { redraw() {}, changed() {} },
+  });
+  maskPointers(mask);
+  const act = (/** @type {string} */ type, pointerId, clientX, clientY, button = 0) =>
+    on[type]({ pointerId, clientX, clientY, button, preventDefault() {} });
+  return { mask, act };
+}
+
+test("a finger drags a mask that is zoomed, also after two have zoomed it", () => {
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) {
+    const { mask, act } = pointed({ view: [2, 6, 2, 6] });
+    act("pointerdown", 1, 3, 3);
+    act("pointermove", 1, 2, 4);
+    assert.deepEqual(mask.zoom, { view: [1, 5, 3, 7] });
+    act(end, 1, 2, 4);
+    mask.zoom = { view: [2, 6, 2, 6] };
+    act("pointermove", 1, 0, 0);
+    assert.deepEqual(mask.zoom, { view: [2, 6, 2, 6] }, "it was let go");
+    act("pointerdown", 2, 3, 3);
+    act("pointermove", 2, 3, 2);
+    assert.deepEqual(mask.zoom, { view: [3, 7, 2, 6] }, "the next is the only one");
+    act("pointermove", 2, 3, -20);
+    assert.deepEqual(mask.zoom, { view: [6, 10, 2, 6] }, "to the last row and no further");
+  }
+});
+
+test("two fingers that come apart show fewer cells, a whole mask is not dragged, nor by another button", () => {
+  const { mask, act } = pointed();
+  act("pointerdown", 1, 2, 2);
+  act("pointermove", 1, 0, 0);
+  act("pointerup", 1, 0, 0);
+  assert.equal(mask.zoom, null);
+  act("pointerdown", 1, 1, 1);
+  act("pointerdown", 2, 2, 1);
+  act("pointermove", 2, 3, 1);
+  act("pointermove", 1, 0, 1);
+  assert.equal(mask.zoom.view[1] - mask.zoom.view[0], 4, "not fewer than four");
+  const other = pointed({ view: [2, 6, 2, 6] });
+  other.act("pointerdown", 1, 3, 3, 2);
+  other.act("pointermove", 1, 0, 0);
+  assert.deepEqual(other.mask.zoom, { view: [2, 6, 2, 6] });
+});
+
+test("the small mask is dragged past its edge, and a third finger holds the view still", () => {
+  const { mask, act } = pointed({ view: [2, 6, 2, 6] });
+  mask.minimap = { x: 100, y: 20, w: 100, h: 50 };
+  const view = () => mask.zoom.view.join();
+  act("pointerdown", 1, 99, 45); // beside it
+  act("pointerup", 1, 99, 45);
+  assert.equal(view(), "2,6,2,6");
+  act("pointerdown", 1, 140, 55); // row 7 and column 4 of 10
+  assert.equal(view(), "5,9,2,6");
+  act("pointerleave", 1, 210, 20);
+  act("pointermove", 1, 210, 20);
+  assert.equal(view(), "0,4,6,10");
+  act("pointerup", 1, 210, 20);
+  act("pointermove", 1, 100, 70);
+  assert.equal(view(), "0,4,6,10", "it was let go");
+  act("pointerdown", 1, 1, 1);
+  act("pointerdown", 2, 2, 1);
+  act("pointerdown", 3, 3, 1);
+  act("pointermove", 2, 9, 9);
+  assert.equal(view(), "0,4,6,10");
+});
+
+test("a double click zooms to the request under it and back, but not on what a click acts on itself", () => {
+  const { mask, act } = pointed();
+  /** @type {unknown[]} */
+  const zoomed = [];
+  mask.zoomTo = (/** @type {unknown} */ to) => zoomed.push(to);
+  const click = (/** @type {object | null} */ found, zoom = null) => {
+    Object.assign(mask, { zoom, hit: () => found });
+    act("dblclick", 1, 3, 3);
+    return zoomed.splice(0);
+  };
+  const request = {};
+  assert.deepEqual(click({ request }), [request]);
+  assert.deepEqual(click({ request }, /** @type {any} */ ({ request })), [null]);
+  assert.deepEqual(click(null, /** @type {any} */ ({ request })), [null]);
+  assert.deepEqual(click(null), []);
+  assert.deepEqual(click({ request, keepsPin: true }), []);
+});
+
+test("the address is told of the part that the wheel shows", () => {
+  /** @type {Record<string, (e: object) => void>} */
+  const on = {};
+  /** @type {string[]} */
+  const told = [];
+  const canvas = {
+    addEventListener: (/** @type {string} */ name, /** @type {(e: object) => void} */ act) => {
+      on[name] = act;
+    },
+    getBoundingClientRect: () => ({ left: 0, top: 0 }),
+  };
+  const at = { view: [0, 10, 0, 10], top: 0, gutter: 0, ch: 1, cw: 1, rows: 10, cols: 10 };
+  const mask = /** @type {any} */ ({
+    surface: { canvas },
+    drawn: { at, pass: { nq: 10, nk: 10 } },
+    actions: { redraw: () => told.push("redraw"), changed: () => told.push("changed") },
+  });
+  maskPointers(mask);
+  on.wheel({ deltaY: -1, clientX: 5, clientY: 5, preventDefault() {} });
+  assert.deepEqual([mask.zoom, told], [{ view: [1, 9, 1, 9] }, ["redraw", "changed"]]);
 });

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Race, raceTable } from "../../assets/player/compare/race.js";
+import { Race, RaceBar, raceTable } from "../../assets/player/compare/race.js";
 import { Racer } from "../../assets/player/compare/racer.js";
-import { documentOf, El } from "./elements.js";
+import { documentOf, El, of } from "./elements.js";
 import { admissions, arrivals, event, pass, runOf, samples, two } from "./worlds.js";
 
 // Steps 0, 1 and 3, of half a second each.
@@ -173,4 +173,16 @@ test("a comparison that cannot be opened is told of, unless another was chosen m
   const other = () => part.open({ name: "b", doc: {} });
   assert.match((await opening(() => {})).join(), /^This comparison could not be opened: /);
   assert.deepEqual(await opening(other), ["shown"]);
+});
+
+test("the moment of a race is told where it stands, not while it plays", () => {
+  const race = { layout: "desk", readout: () => "1.00 s" };
+  const parts = ["moment", "play", "table", "clock", "title"].map((name) => [name, new El()]);
+  const bar = of(RaceBar, { race, speed: { options: [] }, ...Object.fromEntries(parts) });
+  const told = (playing) => {
+    race.playing = playing;
+    bar.draw();
+    return bar.moment.getAttribute("aria-live");
+  };
+  assert.deepEqual([false, true, false].map(told), ["polite", "off", "polite"]);
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { laneScale } from "../../assets/player/run/lane_layout.js";
 import { RankLanes } from "../../assets/player/views/rank_lanes.js";
 import { documentOf, El, finding } from "./elements.js";
 import { admissions, arrivals, event, prefill, Recorder, runOf } from "./worlds.js";
@@ -70,6 +71,54 @@ test("a request in the sentence of a rank is none of the run on screen", () => {
   assert.deepEqual([pill.textContent, sentence.textContent], ["step 0", "A joins."]);
   const [chip] = sentence.querySelectorAll("bdi");
   assert.deepEqual([chip.textContent, chip.getAttribute("data-request")], ["A", null]);
+});
+
+test("a rank without steps, one that broke off and one that goes on say so after their last step", () => {
+  const say = (/** @type {object} */ more, run = rankOf()) => {
+    const members = [{ rank: 0, name: "", run: Object.assign(run, more), offset: 0 }];
+    const ranks = { members, now: 9, from: 0, span: 20, room: 20, readout: "" };
+    const state = { ranks, palette: {}, language: "en", simple: false };
+    view.draw(/** @type {any} */ (state));
+    const [, step, , , words] = view.table(/** @type {any} */ (state)).rows[0];
+    return [step, words];
+  };
+  assert.deepEqual(say({}), ["idle", "Nothing after step 4."]);
+  assert.deepEqual(say({ complete: false }), ["over", "Its recording breaks off after step 4."]);
+  assert.deepEqual(say({ complete: false, goesOn: true }), [
+    ...["so far", "Nothing is recorded after step 4 so far."],
+  ]);
+  assert.deepEqual(say({}, runOf([])), ["idle", "It has no steps."]);
+});
+
+test("what lies under a pointer is said of the rank or the engine whose lanes are there", () => {
+  const said = (/** @type {string} */ name) => {
+    const [run] = [rankOf()];
+    const named = [{ rank: 3, name, run, offset: 10 }];
+    const ranks = { members: named, now: 0, from: 0, span: 20, room: 20, readout: "" };
+    view.draw(/** @type {any} */ ({ ranks, palette: {}, language: "en", simple: false }));
+    const [band] = view.bands;
+    const scale = laneScale(run, true, view.x(10), view.per); // 10 pixels a second
+    Object.assign(band.chart, { painted: { run }, scale, gutter: 24, axis: 9, pitch: 20 });
+    return [23, 126, 128, 150].map((x) => {
+      const found = band.hit(x, x === 128 ? 5 : 12);
+      const words = found?.lines[0].map(
+        (span) => /** @type {any} */ (span).request?.letter ?? span,
+      );
+      return found && [found.step, found.request?.letter ?? null, words?.join("")];
+    });
+  };
+  assert.deepEqual(said(""), [
+    null,
+    [0, "A", "rank 3: A lane 0, step 0: reads (prefill)"],
+    [0, null, "rank 3: step 0"], // above its lanes
+    [null, null, "rank 3 computes nothing here"],
+  ]);
+  assert.deepEqual(said("left"), [
+    null,
+    [0, "A", "left: A lane 0, step 0: reads (prefill)"],
+    [0, null, "left: step 0"],
+    [null, null, "left: nothing is computed here"],
+  ]);
 });
 
 test("the slider of all ranks goes from the first moment to the last that there is, however much room there is", () => {

@@ -14,10 +14,10 @@ import { hideToast, showToast } from "../../assets/player/parts/look.js";
 import { ModelField } from "../../assets/player/parts/model_field.js";
 import { Palette } from "../../assets/player/parts/colours.js";
 import { Server } from "../../assets/player/parts/server.js";
-import { speak, Speech } from "../../assets/player/parts/speech.js";
+import { awaitLanguage, isUnspoken, speak, Speech } from "../../assets/player/parts/speech.js";
 import { Tables } from "../../assets/player/parts/tables.js";
 import { CanvasView, clipped, measure, setFont } from "../../assets/player/parts/surface.js";
-import { documentOf, El, Event, of } from "./elements.js";
+import { documentOf, El, Event, of, soon } from "./elements.js";
 
 Object.assign(globalThis, { document: documentOf(), HTMLElement: El });
 
@@ -169,6 +169,26 @@ test("the sentences of all ranks are each rank's own", async () => {
   assert.deepEqual(await captionsOf(brought), ["Mitgebracht"]);
   speak(null);
   assert.deepEqual(await captionsOf(brought), ["English"]);
+});
+
+test("a page whose language is on its way is hidden, and its run waits for the sentences", async () => {
+  const { documentElement } = (globalThis.document = documentOf({
+    createTreeWalker: () => ({ nextNode: () => null }),
+  }));
+  documentElement.toggleAttribute = (name) => documentElement.setAttribute(name, "");
+  speak(null);
+  const speech = new Speech(/** @type {any} */ (new El()), () => {});
+  const seen = () => [isUnspoken(), documentElement.getAttribute("data-unspoken")];
+  assert.deepEqual(seen(), [false, null]);
+  awaitLanguage();
+  assert.deepEqual(seen(), [true, ""]);
+  const brought = { captions: ["English"], translations: { de: { captions: ["Deutsch"] } } };
+  const opened = speech.withCaptions({}, brought);
+  await soon();
+  assert.equal(speech.opened, undefined);
+  speak(/** @type {any} */ ({ name: "de", words: {} }));
+  assert.deepEqual([seen(), (await opened).captions], [[false, null], ["Deutsch"]]);
+  speak(null);
 });
 
 test("an address has a language unless that is English", () => {

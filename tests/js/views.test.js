@@ -125,6 +125,85 @@ test("of a pass that reads a prompt again only its prompt tokens are counted as 
   assert.ok(said(4).includes("Prefill: a token it wrote, computed again after its preemption"));
 });
 
+/** What the row shows of passes that read so many tokens each, in so much room. */
+function rowOf(/** @type {number[]} */ lengths, /** @type {number} */ w, /** @type {number} */ h) {
+  const ids = lengths.map((_, n) => `r${n}`);
+  const run = runOf(
+    [
+      event(0, {
+        arrived: arrivals(...ids),
+        admitted: admissions(...ids.map((id, n) => [id, n])),
+        passes: lengths.map((tokens) => pass(0, 1, { tokens })),
+        segments: lengths.map((length, n) => ({ ...prefill(ids[n], n, length), passIndex: n })),
+      }),
+    ],
+    { max_num_seqs: lengths.length },
+  );
+  const g = Object.assign(new Recorder(), { roundRect() {} });
+  const canvas = { setAttribute() {}, getAttribute: () => null };
+  const row = Object.assign(Object.create(PackedRow.prototype), {
+    ...{ surface: { visible: true, w, h, canvas, begin: () => g }, title: {}, key: {} },
+  });
+  row.draw({ run, frame: run.frame(0), palette: g.palette, focus: null });
+  const tops = [...new Set(row.cells.map((/** @type {any} */ cell) => cell.y))];
+  const numbers = g.texts.filter(({ x }) => x === 2).map(({ text, y }) => [text, y]);
+  const lines = tops.map((top) =>
+    row.cells.filter(({ y }) => y === top).map((/** @type {any} */ { text }) => text),
+  );
+  return { row, numbers, lines };
+}
+
+test("passes that find no room are counted with their tokens, whether in a line or at the end", () => {
+  assert.deepEqual(rowOf([1, 1], 200, 50).lines.length, 2);
+  // three lines of 14 pixels: the first pass, the last, and those between them
+  const six = [9, 9, 9, 9, 9, 9];
+  const { row, lines, numbers } = rowOf(six, 200, 44);
+  assert.deepEqual([lines.length, lines[1]], [3, ["… 4 more passes: 36 tokens"]]);
+  assert.deepEqual(
+    numbers.map(([text]) => text),
+    ["1", "6"],
+  );
+  const { x, y } = row.cells.find((/** @type {any} */ cell) => cell.sum);
+  assert.deepEqual(row.hit(x + 1, y + 1).lines, [["… 4 more passes: 36 tokens"]]);
+  // two lines have no room for three: the passes follow each other, and those left are counted
+  const flowing = rowOf(six, 170, 30);
+  assert.deepEqual(flowing.lines, [["r0 9", "r1 9", "r2 9", "r3 9"], ["+18 tokens of 2 requests"]]);
+  assert.deepEqual(flowing.numbers, []);
+  assert.deepEqual(rowOf(six, 400, 15).lines, [
+    ["r0 9", "r1 9", "r2 9", "r3 9", "r4 9", "+9 tokens of 1 request"],
+  ]);
+  assert.deepEqual(rowOf(six, 100, 8).lines, [], "no line at all");
+});
+
+test("a cell that stands for no token of a request says what it stands for", () => {
+  const request = { letter: "A" };
+  const said = (/** @type {object} */ cell, item = {}) => {
+    const all = { request, kvLen: 9, ...item };
+    const cells = [{ x: 0, y: 0, w: 9, h: 9, item: all, text: "", ...cell }];
+    const { lines } = PackedRow.prototype.hit.call({ cells, state: { run: {} } }, 1, 1);
+    return lines.map((/** @type {any[]} */ spans) => spans.at(-1));
+  };
+  const over = " had stopped when this step was already launched: overrun, computed for nothing";
+  assert.deepEqual(said({ graph: 3, bucket: 8 }), [
+    "Graph padding: the CUDA graph has 8 [position|positions], 3 of them for no request",
+  ]);
+  assert.deepEqual(said({ pads: 2 }), [" 2 [pad|pads]: fewer tokens than this pass has columns"]);
+  assert.deepEqual(said({ pads: 1 }, { finished: true }), [
+    " 1 [pad|pads]: finished; its row is still computed until the wave ends",
+  ]);
+  assert.deepEqual(said({ guess: "forgotten", position: 4 }), [
+    " position 4: a token that was guessed and not used; it is forgotten",
+  ]);
+  assert.deepEqual(said({ fold: 5, from: 4 }, { overrun: true }), [
+    ...[" 5 more [token|tokens], positions 4 to 8", over],
+  ]);
+  const graph = { graphPads: 2, items: [], index: 0 };
+  const frame = { passes: [graph, { ...graph, graphPads: 0, index: 1 }] };
+  assert.deepEqual(PackedRow.prototype.table.call({}, { run: {}, frame }).rows, [
+    ["1", "nobody", "graph padding", "–", "", "2", ""],
+  ]);
+});
+
 test("a token fed back comes from where it was written, others from where their request stands", () => {
   const froms = [];
   const cell = (phase) => ({

@@ -35,6 +35,7 @@ const { pageActions } = await import("../../assets/player/watch/page_actions.js"
 const { present } = await import("../../assets/player/watch/presenter.js");
 const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
 const { restoreFork } = await import("../../assets/player/watch/what_if.js");
+const { Player } = await import("../../assets/player/watch/player.js");
 const { none, playerOf } = await import("./players.js");
 
 /** A promise, and what settles it. */
@@ -122,6 +123,26 @@ test("what its visitor opened stays, though the page's own beginning comes later
     () => opening.done(false),
   );
   assert.deepEqual(await first, ["b", null]);
+});
+
+test("a replay that breaks in any step leaves what is on screen, and without steps nothing is drawn", () => {
+  const replay = (passIndex = 0) => {
+    const { header, events } = two();
+    const [first, second, ...rest] = events;
+    const segments = second.segments.map((segment) => ({ ...segment, passIndex }));
+    return { header, events: [first, { ...second, segments }, ...rest], captions: [] };
+  };
+  const shown = [];
+  const opens = (doc) => Player.prototype.openReplay.call({ show: (it) => shown.push(it) }, doc);
+  const ranks = (...all) => ({ ranks: all.map((one) => ({ replay: one })) });
+  for (const doc of [replay(), ranks(replay(), replay())]) opens(doc);
+  assert.equal(shown.length, 2);
+  for (const doc of [replay(7), ranks(replay(), replay(7))])
+    assert.throws(() => opens(doc), TypeError);
+  assert.equal(shown.length, 2);
+  const views = [{ draw: () => shown.push("drawn") }];
+  for (const run of [null, runOf([])]) Player.prototype.draw.call({ run, views });
+  assert.equal(shown.length, 2);
 });
 
 test("what was read in this tab is said to be so once it is on screen", async () => {
@@ -354,13 +375,42 @@ test("the last step of another run is not the newest of the one in progress", ()
   assert.deepEqual([seek(going, 1), seek(going, 2), seek(recorded, 2)], [false, true, false]);
 });
 
-test("a replay is offered of what is here or can be fetched, not of a run that nobody kept", () => {
-  const offered = (state) => {
-    const app = playerOf({ run: {}, ...state }, { ranks: {}, address: {} });
-    return exportMenu(app).some((item) => item.text === "Replay");
+test("what can be saved is offered with what it is, of a run that is here or is kept", () => {
+  const offered = (state, more = {}) => {
+    const app = playerOf({ run: {}, ...state }, { ranks: {}, address: {}, options: {}, ...more });
+    return exportMenu(app).map((item) => (item === "-" ? "-" : `${item.text}: ${item.note}`));
   };
-  const states = [{ replay: {} }, { entry: { url: "u" } }, { entry: null }];
-  assert.deepEqual(states.map(offered), [true, true, false]);
+  const picture = "Picture of this view: PNG";
+  const replay = "Replay: JSON: every step, text and sentence; it opens here again";
+  const alone = ["-", "Open a replay: JSON saved from here"];
+  assert.deepEqual(offered({ replay: {} }), [picture, replay, ...alone]);
+  assert.deepEqual(offered({ entry: { url: "u" } }), [picture, replay, ...alone]);
+  assert.deepEqual(offered({ entry: null }), [picture, ...alone]);
+  const files = [
+    "Trace: JSON lines: open it here again, or with inflight.Trace.load",
+    "One page: HTML that opens from disk at this step, with no network",
+    "Perfetto: JSON for ui.perfetto.dev: a track for each lane",
+  ];
+  const figure = "This step as a figure: HTML, interactive; 5 MB, as Plotly is in it";
+  const [server, tab] = [
+    { can: () => true, server: {} },
+    { can: () => true, tab: {} },
+  ];
+  const entry = { id: "r", url: "u" };
+  const open = "Open a trace or a replay:";
+  const embed = "Copy embed code: A frame for your own page, at this step";
+  assert.deepEqual(offered({ entry }, { engines: server, address: { embedCode: "<iframe>" } }), [
+    ...[picture, replay, ...files, figure, embed, "-", `${open} Saved from here or by core`],
+  ]);
+  const recording = `${open} Or a recording of vLLM or transformers`;
+  assert.deepEqual(offered({ entry }, { engines: tab }), [
+    ...[picture, replay, ...files, "-", recording],
+  ]);
+  assert.deepEqual(offered({ entry }, { engines: tab, options: { plotly: "p" } }), [
+    ...[picture, replay, ...files, figure, "-", recording],
+  ]);
+  const gone = { can: (what) => what === "uploads", tab: {} };
+  assert.deepEqual(offered({ entry }, { engines: gone }), [picture, replay, "-", recording]);
 });
 
 test("without the other policy below, a run is on its own axis or the chosen one", () => {

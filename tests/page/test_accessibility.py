@@ -21,8 +21,16 @@ def test_axe_finds_nothing_serious(visit, traces, size):
 
 def test_a_step_is_said_once_it_stays(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
+    page.evaluate(
+        "() => { window.told = new Set(); new MutationObserver((changes) =>"
+        " changes.forEach(({target}) => told.add(target.className)))"
+        ".observe(document.querySelector('.inflight'), {subtree: true, childList: true}); }"
+    )
     seek(page, 5)
     settled(page, "document.querySelector('.live').textContent.startsWith('Step 5.')")
+    told = "[...document.querySelectorAll('output, [role=status], [aria-live=polite]')].filter((el)"
+    told += " => el.ariaLive !== 'off' && window.told.has(el.className)).map((el) => el.className)"
+    assert page.evaluate(told) == ["live hidden-text"]
     slider = page.locator(".scrubber[role=slider]")
     assert slider.get_attribute("aria-valuenow") == "5"
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import io
 import json
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from playwright.sync_api import expect
 
 from core import Engine, EngineConfig, Workload
@@ -409,6 +412,30 @@ def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_
             rate = math.floor(tokens / min(now, lengths[name]) + 0.5)
             told = f"{tokens} token{'s' * (tokens != 1)} in {steps} step{'s' * (steps != 1)}"
             assert numbers[name] == f"{told} · {rate:,} tok/s"
+
+
+@pytest.mark.slow
+def test_the_line_of_the_moment_crosses_lanes_and_no_heading(open_page):
+    page = open_page()
+    page.evaluate("inflightCompare.race.seek(inflightCompare.race.span * 0.6)")
+    settled(page)
+    x = page.evaluate("document.querySelector('.race-head').getBoundingClientRect().left")
+
+    def colours(place: str) -> int:
+        """How many colours there are around the line, at the height of a part of the last run."""
+        box = page.locator(f".racer:last-child {place}").bounding_box()
+        clip = {"x": x - 2, "y": box["y"] + 1, "width": 6, "height": box["height"] - 2}
+        seen = Image.open(io.BytesIO(page.screenshot(clip=clip)))
+        return len(seen.convert("RGB").getcolors())
+
+    assert colours("h4") == 1 < colours(".canvas")
+
+
+@pytest.mark.slow
+def test_on_paper_it_is_as_wide_as_the_window_and_as_long_as_it_is(open_page):
+    paper = open_page().pdf(prefer_css_page_size=True)
+    sizes = re.findall(rb"/MediaBox \[0 0 (\d+) (\d+)", paper)
+    assert len(sizes) > 1 and set(sizes) == {(b"1080", b"675")}  # points of 1440 by 900 pixels
 
 
 @pytest.mark.smoke

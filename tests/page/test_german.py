@@ -291,8 +291,9 @@ def test_the_run_of_the_opening_is_told_in_german_although_the_words_come_later(
 
 def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language(visit, world):  # noqa: F811
     options, parts, files = world
+    script = f"window.saidBefore = ({SAID})();\n{files['learn/page.js']}"
     page = visit(
-        files={**files, "": page_html(options, parts)},
+        files={**files, "learn/page.js": script, "": page_html(options, parts)},
         size=(360, 740),
         hash="run=short-and-long&step=16&zoom=2,9,0,20&lang=de",
     )
@@ -301,6 +302,7 @@ def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language
         16,
         "2,9,0,20",
     ]
+    assert page.evaluate("saidBefore") == [], "nothing is said before German is there"
     assert english(page.evaluate(SAID), pieces(page)) == []
     right = (
         "Math.max(...[...document.querySelectorAll('#watch .top button, .inflight .top"

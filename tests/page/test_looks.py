@@ -188,3 +188,16 @@ def test_a_link_to_the_presenter_opens_the_page_where_there_is_no_room_for_it(vi
         "phone",
         6,
     ]
+
+
+def test_in_a_visitors_own_colours_the_open_part_has_a_frame(visit, traces):
+    tabs = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare")]
+    files = {"one.json": json.dumps(replay(traces["continuous"]))}
+    run = {"name": "one", "title": "One", "shows": "", "policy": "", "steps": 9, "url": "one.json"}
+    framed = (
+        "[...document.querySelectorAll('.tabs button')].map((tab) =>"
+        " getComputedStyle(tab).outlineStyle)"
+    )
+    for colours, frames in (("active", ["solid", "none"]), ("none", ["none", "none"])):
+        page = visit(options={"catalogue": [run], "tabs": tabs}, files=files, forced_colors=colours)
+        assert page.evaluate(framed) == frames

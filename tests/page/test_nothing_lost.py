@@ -19,6 +19,11 @@ PROMPTS = ".inflight:not(.compare) .request-rows > .request-row > textarea"
 OWN = "Wherefore art thou silent"
 ASKED = "inflight.run.header.workload.requests[0].prompt"
 ENDED = f"!inflight.running && inflight.live.ended && {ASKED} === '{OWN}'"
+# in the turn in which the run is one of this visit
+ADDRESS_OF_RUN = """new Promise((done) => {
+  const look = () => (inflight.entry?.spec ? done(location.hash) : setTimeout(look));
+  look();
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +86,8 @@ def test_what_was_run_comes_back_at_once_and_what_is_typed_stays_beside_it(opene
     page = opened()
     type_own(page)
     page.click(RUN)
-    settled(page, f"{ENDED} && location.hash.includes('spec=')")
+    assert "spec=" in page.evaluate(ADDRESS_OF_RUN)  # a page that is reloaded now finds it
+    settled(page, ENDED)
     reload(page)
     # another run is drawn, and the address written, while this one is prepared
     page.evaluate("new Promise((done) => setTimeout(done, 600))")

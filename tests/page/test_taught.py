@@ -38,6 +38,10 @@ def test_a_run_that_is_not_there_is_said(visit, page_url):
     settled(page, "inflight.entry.name === 'three-short'")
     page.evaluate("location.hash = 'run=neither'")
     expect(page.locator(".toast")).to_have_text("This recorded run is not available: neither.")
+    page.evaluate("location.hash = 'run=' + 'n'.repeat(50_000)")
+    expect(page.locator(".toast")).to_contain_text("not available: nnn")
+    height = page.locator(".toast").bounding_box()["height"]
+    assert height <= page.viewport_size["height"] / 2  # the rest of the page stays in sight
 
 
 def test_a_part_that_is_not_there_is_said_with_its_reason(visit):

@@ -5,6 +5,7 @@ alone.
 from __future__ import annotations
 
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -228,6 +229,12 @@ def test_what_is_not_accepted_is_refused_at_once(answers: Answers, kind, asked, 
 def test_a_request_that_the_model_cannot_read_is_named(answers: Answers):
     *_, last = done(answers.begin("run", spec("日本語")))
     assert last["error"].startswith("Request A: the tokenizer cannot encode")
+
+
+def test_a_run_of_a_tab_says_which_python_and_which_pyodide_ran_it():
+    versions = {"python": platform.python_version(), "pyodide": "314.0"}
+    tab = Tab(json.dumps({"device_name": "Firefox", "versions": {"pyodide": "314.0"}}))
+    assert tab._machine == {"device_name": "Firefox", "versions": versions}
 
 
 def test_a_model_that_is_not_in_the_tab_yet_is_asked_for():

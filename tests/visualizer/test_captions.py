@@ -308,12 +308,22 @@ def test_who_gets_no_token_is_not_told_to_get_one():
 
 def test_blocks_are_behind_a_window_only_where_there_is_one():
     trace = imported("vllm-0.32-hybrid")
-    assert "gives back 3 blocks behind its window" in say(trace, 44)
-    groups = trace.header.kv_groups
-    states = [dataclasses.replace(group, kind="mamba") for group in groups]
-    for mixed in (states, [states[0], *groups[1:]]):
-        trace.header = dataclasses.replace(trace.header, kv_groups=tuple(mixed))
-        assert "gives back 3 blocks that it needs no more" in say(trace, 44)
+
+    def given_back(*kinds: str) -> list[str]:
+        groups = zip(trace.header.kv_groups, kinds, strict=False)
+        changed = [dataclasses.replace(group, kind=kind) for group, kind in groups]
+        kept = trace.header.kv_groups[len(changed) :]
+        header = dataclasses.replace(trace.header, kv_groups=(*changed, *kept))
+        altered = dataclasses.replace(trace, header=header)
+        behind = "behind its window" if not kinds else "that it needs no more"
+        assert f"gives back 3 blocks {behind}" in say(altered, 44)
+        return [of[2] for s in why(altered, 44) if (of := s.partition(" gives back "))[1]]
+
+    passed = "as a window of 64 tokens has passed them."
+    assert given_back() == [f"3 blocks, {passed}"]
+    assert given_back("mamba") == ["1 block, as its state has moved on.", f"2 blocks, {passed}"]
+    assert given_back(*["mamba"] * 3) == ["3 blocks, as its state has moved on."]
+    assert given_back(*["chunked"] * 3) == ["3 blocks, as its layers look back over them no more."]
 
 
 def test_clauses_stand_in_the_order_in_which_things_happened():

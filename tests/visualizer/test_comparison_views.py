@@ -633,9 +633,11 @@ def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(compari
 
 def test_the_race_says_which_rounds_it_shows(comparison):
     shown = dataclasses.replace(comparison, shown={"static": 3, "continuous": 1})
-    assert "nearest to each median: round 3 of static, round 1 of continuous." in verdicts.method(
-        shown
-    )
+    rounds = "nearest to each median: round 3 of static, round 1 of continuous."
+    assert f"the race shows the run {rounds}" in verdicts.method(shown)
+    even = {name: [*walls, walls[0]] for name, walls in comparison.walls.items()}
+    told = verdicts.method(dataclasses.replace(shown, walls=even))
+    assert f"the race shows the first of the two runs {rounds}" in told
 
 
 @pytest.mark.slow
@@ -765,8 +767,11 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
         point("continuous", 2, 0.2),
         point("continuous", 4, 0.4),
     ]
+    points[0]["numbers"]["output_tok_s"] = None  # nobody had ended, so there were no tokens
     swept = {"capacity_requests_per_s": 4.0, "points": points}
     left, right = drawn(load(swept)).data[:2]
+    assert list(right.customdata) == ["0 output tok/s", "50 output tok/s"]
+    assert list(left.customdata) == ["500 ms, 9 of 9 served", "≥ 8.00 s, 9 of 12 served"]
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert (
@@ -883,6 +888,45 @@ def test_no_more_tokens_differ_than_there_are_in_the_longer_text():
     assert findings.equivalence(found) == (
         "With the leak 4 of 4 tokens differ from those written alone; the largest logit difference"
         " is 0. 4 of 4 tokens differ from those of model.generate itself."
+    )
+
+
+def test_what_differs_and_what_was_not_observed_is_said(comparison):
+    """Sentences that no comparison that ships has."""
+    where = {"policy": "continuous", "request": "b", "position": 7, "expected": 1, "got": 2}
+    parted, unobserved = ({**where, "margin": margin} for margin in (0.012345, None))
+    said = "continuous departs from static in request b at token 7"
+
+    def outputs(*differences: dict) -> str:
+        return findings.outputs(dataclasses.replace(comparison, differences=[*differences]))
+
+    assert outputs() == "Every run wrote the same tokens."
+    assert outputs(parted, unobserved) == f"{said}, where the best logit led by 0.0123."
+    assert outputs(unobserved, parted) == f"{said}."
+
+    numbers = comparison.medians
+    for name in numbers:
+        medians = numbers | {name: numbers[name] | {"output_tok_s": None}}
+        known = dataclasses.replace(comparison, medians=medians)
+        assert findings.throughput(known) == "Throughput could not be observed."
+
+    waited = point("static", 2, 1.0)
+    waited["numbers"] |= {"ttft_s": {"count": 0, "left_out": 9, "p99": None}}
+    swept = {"capacity_requests_per_s": None, "points": [waited, point("continuous", 2, 0.2)]}
+    assert verdicts.load(swept) == (
+        "At 2 requests a second, 99 of 100 get their first token with static never, and 1.8"
+        " finish; with continuous within 200 ms, and 1.8 finish."
+    )
+    assert findings.totals(dataclasses.replace(run("static"), events=[])) == []
+    assert [findings.percent(share) for share in (None, 0.0, 0.0996, 0.1, 1.0)] == [
+        "–",
+        "0 %",
+        "10.0 %",
+        "10 %",
+        "100 %",
+    ]
+    assert "; the largest logit difference is 0, in float32 on cpu. " in findings.equivalence(
+        equivalence_of([1, 2], [1, 3], None)
     )
 
 

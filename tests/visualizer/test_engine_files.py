@@ -219,6 +219,12 @@ def test_a_site_with_the_engine_is_refused_before_anything_is_written(
         main(["export-site", str(tmp_path / "site"), "--engine"])
     assert "needs the npm package" in capsys.readouterr().err and not (tmp_path / "site").exists()
 
+    given = []
+    monkeypatch.setattr(site, "export_site", lambda folder, url, engine, docs: given.append(engine))
+    with pytest.raises(SystemExit) as ended:
+        main(["export-site", str(tmp_path / "site")])
+    assert ended.value.code == 0 and given == [None]  # which needs no package
+
 
 @pytest.mark.slow
 def test_a_server_sends_them_to_be_kept_for_ever_and_nothing_of_another_version(pyodide) -> None:

@@ -6,19 +6,27 @@ import json
 
 import numpy as np
 import pytest
+from plotly.offline import get_plotlyjs
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from core import Workload
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.trace.mask import Position
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
-from visualizer.charts.step_figure import step_figure
+from visualizer.charts.step_figure import _reason, step_figure
 from visualizer.charts.theme import HUES, deal
+from visualizer.jobs.limits import HERE
 from visualizer.page.site import export_site
 from visualizer.page.step import PLOTLY, step_page
+from visualizer.server.api import Server
+from visualizer.server.middleware import address_of
 from visualizer.server.recorded_runs import promise_recorded_runs
+from visualizer.server.routes import routes
 from visualizer.server.store import Store
 from worlds.figures import drawn
 from worlds.sites import some
@@ -72,6 +80,29 @@ def test_a_preview_finds_the_picture_where_the_site_is_served(tmp_path, url, pic
     first = export_site(tmp_path / "site", *some(tmp_path, "chunk-7-by-4"), url)
     assert f'property="og:image" content="{picture}"' in first.read_text(encoding="utf-8")
     assert (tmp_path / "site" / "picture.png").stat().st_size > 1000
+
+
+def test_what_is_sent_is_whole_and_what_is_downloaded_has_a_name(store: Store, monkeypatch):
+    """A figure is sent with plotly.js in its place, in many pieces."""
+    monkeypatch.setattr(Server, "warm_up", lambda self: None)
+    http = TestClient(
+        Starlette(routes=routes(Server(store, HERE, store.folder), address_of(False)))
+    )
+    kept = store.put(trace())
+    page, data, lines = "text/html; charset=utf-8", "application/json", "application/x-ndjson"
+    for made, sent_as, name in (
+        (kept, data, None),
+        (store.export("jsonl", kept["id"]), lines, "inflight-trace.jsonl"),
+        (store.export("perfetto", kept["id"]), data, "inflight-perfetto.json"),
+        (store.export("html", kept["id"]), page, "inflight.html"),
+        (store.export("plotly", kept["id"], 1), page, "inflight.html"),
+    ):
+        sent = http.get(f"/inflight/files/{made['url'].rpartition('/')[2]}")
+        plotly = f"<script>{get_plotlyjs()}</script>"
+        assert sent.text == opened(made).replace(PLOTLY, plotly), made
+        assert sent.headers["content-type"] == sent_as
+        saved = name and f'attachment; filename="{name}"'
+        assert sent.headers.get("content-disposition") == saved
 
 
 def test_perfetto_gets_json(store: Store):
@@ -164,6 +195,22 @@ def test_the_figure_of_a_step_shows_letters_and_tokens_and_is_light_without_plot
     page = opened(store.export("plotly", store.put(ran)["id"], step))
     # plotly.js, 5 MB, is put in as it is sent
     assert page.count(PLOTLY) == 1 and len(page) < 100_000
+
+
+def test_a_cell_of_a_figure_says_why_it_is_allowed_or_blocked():
+    pad, other = Position("a", None, ""), Position("b", 0, "x")
+    query, before, after = (Position("a", place, "x") for place in (5, 4, 6))
+    for key, allowed, says in (
+        (query, True, "allowed: the token itself"),
+        (before, True, "allowed: an earlier token of the same request"),
+        (other, True, "allowed: by the leak, a token of another request"),
+        (other, False, "blocked: another request"),
+        (after, False, "blocked: the future"),
+        (before, False, "blocked: outside the window"),
+        (pad, False, "blocked: padding"),
+    ):
+        assert _reason(query, key, allowed) == says
+    assert _reason(pad, query, False) == "blocked: padding"
 
 
 def test_a_figure_too_large_for_a_page_is_refused():

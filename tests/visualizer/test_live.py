@@ -5,6 +5,7 @@ readers who fall behind skip; what is hidden is not sent.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from core.config import POLICIES, EngineConfig
+from core.recorders.convert import checked_trace
+from core.recorders.raw import gathered
 from core.serving import event_log
 from core.serving.event_log import EventLog, ServedStep
 from core.trace.trace import Trace
@@ -30,6 +33,7 @@ from worlds.visual import record
 from worlds.visual import request as asked_for
 
 SCRIPT = Path(__file__).parents[1] / "js" / "beginnings.js"
+SNAPSHOTS = Path(__file__).parents[1] / "data" / "vllm-0.32-snapshots.raw.jsonl.gz"
 
 
 def most_new(trace: Trace) -> dict[str, int]:
@@ -43,7 +47,8 @@ def messages(trace: Trace) -> list:
     asked = most_new(trace)
     told: list = [{"kind": "run", "header": trace.header.to_json()}]
     for event in trace.events:
-        for arrived in event.arrived:
+        unseen = event.resumed.arrived if event.resumed else ()
+        for arrived in (*unseen, *event.arrived):
             told.append(
                 {
                     "kind": "request",
@@ -105,9 +110,27 @@ def pressed(policy: str) -> Trace:
     return trace
 
 
+def with_gaps() -> Trace:
+    """A recording of vLLM that lacks steps in four places, and goes on at the next snapshots."""
+    lines = gzip.decompress(SNAPSHOTS.read_bytes()).decode().splitlines()[:86]
+    lost = tuple(f'{{"kind":"step","step":{step},' for step in (5, 24, 41, 50, 58))
+    kept = (line for line in lines if not line.startswith(lost))
+    (recording,) = gathered([("run.raw.jsonl", kept)])
+    trace = checked_trace(recording)
+    assert sum(event.resumed is not None for event in trace.events) == 4
+    return trace
+
+
 @pytest.mark.parametrize(
     "name",
-    [*POLICIES, "continuous pressed", "transformers pressed", "kv-pressure", "shared-prefix"],
+    [
+        *POLICIES,
+        "continuous pressed",
+        "transformers pressed",
+        "gaps",
+        "kv-pressure",
+        "shared-prefix",
+    ],
 )
 def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: Path) -> None:
     """Lanes, caches, blocks, waiting, letters, hues, texts, times: from every third step on."""
@@ -118,6 +141,8 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
     trace = (
         pressed(policy)
         if press
+        else with_gaps()
+        if name == "gaps"
         else trace_of(name)
         if name in POLICIES
         else Trace.load(TRACES / f"{name}.jsonl")

@@ -126,6 +126,27 @@ def test_a_request_that_nobody_reads_ends_and_frees_its_lane(monkeypatch):
     with_engine(go)
 
 
+def test_a_request_goes_on_if_it_is_read_again_before_its_time_is_up(monkeypatch):
+    """As after a reload of the page."""
+    times_up = []
+    monkeypatch.setattr(module, "Wait", lambda seconds, then: times_up.append(then))
+
+    async def go(serving, asks):
+        await asks.begin({"key": KEY, "prompt": "O Romeo", "max_new_tokens": 6}, "me")
+        serving.step(2)
+        async with aclosing(asks.read({KEY: 0})) as reading:
+            await anext(reading)
+            [time_is_up] = times_up
+            time_is_up()
+            serving.set_pace(None)
+            async for _ in reading:
+                pass
+        ended = (await read(asks, **{KEY: 0}))[-1]["ended"]
+        assert (ended["finish_reason"], ended["tokens"]) == ("length", 6)
+
+    with_engine(go)
+
+
 def test_what_is_no_request_is_refused_in_a_sentence():
     async def go(serving, asks):
         good = {"key": KEY, "prompt": "O Romeo"}

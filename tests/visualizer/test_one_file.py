@@ -47,7 +47,11 @@ def test_a_run_opens_at_its_place_with_a_frame_only_where_it_fills_the_window(in
 def test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it(source, shown):
     trace = TRACES("one-request")
     made = replace(trace, header=replace(trace.header, source=source))
-    assert data(html_of(made, False, {}), "props")["replay"]["header"]["source"] == shown
+    for in_cell in (False, True):
+        header = data(html_of(made, in_cell, {}), "props")["replay"]["header"]
+        assert header["source"] == shown
+        # what a notebook shows has passed through no other hands
+        assert (header.get("brought") == "uploaded") is not in_cell
 
 
 @pytest.mark.slow
@@ -64,6 +68,7 @@ def test_a_comparison_brings_its_traces_and_a_name_is_no_mark_of_the_page(compar
 def test_a_lesson_brings_every_run_that_it_opens_in_one_language():
     html = lesson_html("static-batching", TRACES)
     brought, catalogue = data(html, "data"), data(html, "props")["catalogue"]
+    assert {doc["header"]["brought"] for doc in brought.values() if "header" in doc} == {"uploaded"}
     opened = set(
         re.findall(
             r'"run":"([^"]+)"', json.dumps(brought["lesson"]["lessons"], separators=(",", ":"))

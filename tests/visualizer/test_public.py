@@ -30,7 +30,7 @@ from core.workload.presets import PRESETS
 from visualizer.jobs.limits import HERE, check, check_tokens
 from visualizer.jobs.offers import preset_entry, presets
 from visualizer.page.engine_files import ISOLATED
-from visualizer.server.limits import SPACE, limits
+from visualizer.server.limits import SPACE, limits, names_of
 from visualizer.server.middleware import SafeAnswers, address_of
 from visualizer.server.routes import _visitor
 from worlds.page_server import begin, follow, last_of, serve, state
@@ -84,6 +84,21 @@ def test_where_strangers_can_ask_the_smaller_limits_hold():
     assert limits({}, "0.0.0.0") == limits({}, "192.168.1.7") == SPACE
     assert limits({}, "0.0.0.0", trusted=True) == HERE
     assert limits({"SPACE_ID": "me/it"}, "127.0.0.1", trusted=True) == SPACE
+
+
+@pytest.mark.parametrize(
+    ("host", "is_behind", "trusted", "expected"),
+    [
+        ("127.0.0.1", False, False, ("127.0.0.1", "class.example")),
+        ("0.0.0.0", False, False, ("0.0.0.0", "class.example")),
+        ("0.0.0.0", False, True, ("0.0.0.0", "class.example")),
+        ("127.0.0.1", False, True, None),
+        ("127.0.0.1", True, False, None),
+        ("0.0.0.0", True, False, None),
+    ],
+)
+def test_a_page_knows_its_names_unless_a_proxy_has_others(host, is_behind, trusted, expected):
+    assert names_of(host, ["class.example"], is_behind, trusted) == expected
 
 
 @pytest.mark.slow

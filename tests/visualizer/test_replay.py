@@ -112,7 +112,8 @@ def test_a_source_is_named_anew_and_a_simulation_stays_one(ran: Trace):
     )
     cost = Linear(0.01, 0.001, 0.0, 100, Load(8, 10_000))
     simulated = SimulatedEngine(cost).run(Workload([request("r0", 3, 2)]))
-    assert replay(simulated, "recorded")["header"]["source"] == "simulated"
+    header = replay(simulated, "uploaded")["header"]
+    assert header["source"] == "simulated" and header["brought"] == "uploaded"
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])

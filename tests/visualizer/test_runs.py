@@ -338,6 +338,7 @@ def _with(**changes) -> dict:
         (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),
         (_with(config="fast"), "The config must be an object"),
         (_with(model=7), "must be names"),
+        (spec() | {"dtype": "int4"}, "no number format of that name; there are auto, float32"),
         (_with(model=str(Path(__file__).parent)), "there is no config.json in that folder"),
         (_with(model="../no/such/folder"), "there is no such folder"),
         (_with(prompt=""), "Request A: the prompt is empty."),

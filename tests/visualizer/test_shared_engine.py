@@ -17,7 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from core.policy import POLICIES
 from core.torch_engine.models.cache import ModelCache
+from core.workload.demo_workloads import house_prompts
 from visualizer.jobs.limits import HERE
 from visualizer.page.tabs import options
 from visualizer.server.limits import SPACE
@@ -297,6 +299,22 @@ def test_the_picture_of_the_address_is_one_svg_without_script():
         and "script" not in picture
         and "viewBox" in picture
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "tokens", "temperature"),
+    [
+        ("shakespeare-char", house_prompts("shakespeare-char", False)[0] + " ", 40, 0.8),
+        ("gpt2", house_prompts("gpt2", False)[0] + " ", 40, 0.8),
+        ("smollm2", house_prompts("smollm2", True)[0], 150, 0.0),
+    ],
+)
+def test_the_form_suggests_what_suits_the_model(model, prompt, tokens, temperature):
+    """The beginning of a text ends in a space, so that the next word follows."""
+    given = SharedEngine(model, ModelCache(), HERE).options
+    assert given["suited"] == {"prompt": prompt, "tokens": tokens, "temperature": temperature}
+    assert given["prompts"] == house_prompts(model, model == "smollm2")[:3]
+    assert [of["name"] for of in given["policies"]] == list(POLICIES)
 
 
 def test_a_page_has_the_live_tab_where_there_is_an_engine_and_write_where_code_can_run():

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -27,7 +28,7 @@ from core.serving.turns import Turns
 from visualizer.jobs.limits import HERE
 from visualizer.server import middleware, uploads
 from visualizer.server.api import Server
-from visualizer.server.middleware import address_of, page_guard
+from visualizer.server.middleware import SafeAnswers, address_of, page_guard
 from visualizer.server.routes import InTurn, routes
 from visualizer.server.store import Store
 from worlds.page_server import call, follow, last_of, run, serve
@@ -183,7 +184,7 @@ def test_runs_of_one_address_do_not_make_the_page_forget_those_of_others(page_ur
     ]
 
 
-def test_who_has_left_before_their_turn_is_not_answered():
+def test_who_has_left_before_their_turn_is_not_answered(caplog):
     turns, answered, may_end = (
         Turns(2, "questions are being answered", waiting=20),
         [],
@@ -202,7 +203,8 @@ def test_who_has_left_before_their_turn_is_not_answered():
         return made
 
     app = Starlette(
-        routes=[Route("/{name}", InTurn(turns, address_of(False), respond), methods=["POST"])]
+        routes=[Route("/{name}", InTurn(turns, address_of(False), respond), methods=["POST"])],
+        middleware=[Middleware(SafeAnswers)],
     )
     with listening(app) as url, ExitStack() as open_ones:
         waiting = 0
@@ -215,7 +217,7 @@ def test_who_has_left_before_their_turn_is_not_answered():
         wait_for(lambda: turns.num_waiting == 1)
         may_end.set()
         assert [status(first), status(made[1])] == [200, 200]
-    assert answered == ["first", "stays"]
+    assert answered == ["first", "stays"] and not caplog.records
 
 
 @pytest.mark.slow

@@ -23,11 +23,12 @@ from core.workload.workload import Workload
 from visualizer.browser.answers import Answers
 from visualizer.words import language
 from visualizer.words.language import catalogue
+from visualizer.write import attempt as attempts
 from visualizer.write import code as written_code
 from visualizer.write import policy_answers, process
 from visualizer.write.answers import MOST_PRINTED, Printed
-from visualizer.write.cases import Reply
-from visualizer.write.grade import Grade, graded, judged
+from visualizer.write.cases import AGAIN, Reply
+from visualizer.write.grade import Grade, _is_of, graded, judged
 from visualizer.write.measures import MEASURES
 from visualizer.write.tasks import PolicyTask, tasks
 from worlds.by_hand import event
@@ -276,7 +277,9 @@ def test_time_that_is_up_names_the_line_that_was_running():
             changed("shortest", ("shortest prompt first", "shortest")),
             "`arrival` and `shortest` are the words for the engine's own orders",
         ),
-        ("x" * 30_000, "at most 20,000 characters"),
+        ("#" * 20_001, "at most 20,000 characters"),
+        ("#" * 20_000, "There is no policy here"),
+        (f"limits = 64\n{TASKS['promise'].code}", "`limits` gives limits by name"),
     ],
 )
 def test_code_that_is_no_policy_is_refused_in_a_sentence(code, says):
@@ -469,6 +472,24 @@ def test_a_policy_cannot_grade_itself(attack, says):
     assert not found["passed"] and says in found["message"]
 
 
+def test_a_policy_that_is_right_by_chance_is_run_once_more(tmp_path):
+    """Here in every second process; one that meets the goals each time may do so anyhow."""
+    turn = f"open({str(tmp_path / 'turns')!r}, 'a+')"
+    said = f"""
+with {turn} as turns:
+    turns.seek(0)
+    runs = len(turns.read()) + turns.write("x")
+"""
+    late = "    def admit(self, request, capacity):\n        if runs % 2 and capacity.running:\n"
+    late += "            return LimitReached('policy', 0, 1, 1)\n"
+    late += "        return super().admit(request, capacity)\n"
+    code = "from inflight import LimitReached\n" + said + SOLVED["arrival"][0] + late
+    lucky = grade("arrival", code)
+    assert str(lucky.result.fault) == AGAIN and not lucky.to_json()["passed"]
+    steady = grade("arrival", code.replace("runs % 2", "False"))
+    assert steady.to_json()["passed"]
+
+
 def test_the_run_of_another_task_is_none_of_this_one():
     other = grade("refill", SOLVED["refill"][0]).result.trace
     reply = Reply([list(other.lines()), None, None])
@@ -483,6 +504,8 @@ def test_the_run_of_another_task_is_none_of_this_one():
         assert "something else" in str(judged(TASKS["refill"], again).fault)
     cut = Reply([lines[:-3] + lines[-2:], None, None])
     assert "no run" in str(judged(TASKS["refill"], cut).fault)
+    measured = replace(other, header=replace(other.header, source="recorded"))
+    assert _is_of(TASKS["refill"], other) and not _is_of(TASKS["refill"], measured)
     for nonsense in ([], [1, 2], [5, None, None], [[], None, None], ["x", None, None]):
         assert not judged(TASKS["refill"], Reply(nonsense)).is_right
 
@@ -538,6 +561,19 @@ def test_a_policy_that_fails_beside_it_says_so():
     assert "ZeroDivisionError" in str(
         job("arrival", changed("arrival", ("-request.num_prompt_tokens", "1 / 0")), beside=True)[-1]
     )
+
+
+def test_a_run_of_too_many_steps_is_stopped_unless_the_last_one_ends_it(monkeypatch):
+    code = SOLVED["refill"][0]
+    steps = len(attempt("refill", code)["replay"]["events"])
+    monkeypatch.setattr(attempts, "MOST_STEPS", steps)
+    assert attempt("refill", code)["fault"] is None
+    monkeypatch.setattr(attempts, "MOST_STEPS", steps - 1)
+    found = attempt("refill", code)
+    beside = job("refill", code, beside=True)[-1]["attempt"]
+    for one in (found, beside):
+        assert one["fault"]["says"] == "After 1,000 steps not all requests are done."
+    assert len(found["replay"]["events"]) == steps - 1
 
 
 def test_what_a_policy_prints_is_shown():

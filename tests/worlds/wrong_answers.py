@@ -75,6 +75,13 @@ STATIC = {
         + "    return {r.id: r.left for r in waiting[:lanes]} if len(waiting) >= lanes else {}\n",
         "has a lane for it",
     ),
+    "a request twice, by a text that equals none": (
+        "class Name(str):\n    __hash__ = object.__hash__\n    __eq__ = object.__eq__\n\n\n"
+        + _STATIC
+        + "    twice = [*(running or waiting[:lanes])] * 2\n"
+        "    return {Name(r.id): r.left for r in twice}\n",
+        "dict that has a key twice",
+    ),
     "by request, not by id": (
         _STATIC + "    return {r: r.left for r in running or waiting[:lanes]}\n",
         "ids",
@@ -695,6 +702,10 @@ BLOCKS = {
             ("        self.tables = {}\n", ""),
             ("class Blocks:\n", "class Blocks:\n    tables = {}\n\n"),
         ),
+        "Each pool stands alone",
+    ),
+    "one list of free blocks for all pools": (
+        _blocks(("self.free = list", "Blocks.free = list")),
         "Each pool stands alone",
     ),
     "a function, not a class": ("def Blocks(num_blocks, block_size):\n    return {}\n", "no grow"),

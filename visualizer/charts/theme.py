@@ -33,25 +33,36 @@ FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 class Hues:
-    """Gives each request a hue at its first admission, as the player does: the least used."""
+    """Gives each request a hue when it first has a lane, as the player does: the least used."""
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}  # of requests in a lane, or preempted
         self._last = -1
 
     def deal(self, event: StepEvent) -> dict[str, int]:
-        """The hues of requests that are first admitted in the next event."""
+        """The hues of requests that first have a lane in the next event."""
         dealt: dict[str, int] = {}
+        if event.resumed is not None:  # of those who wait now, none counts among the used
+            running, before = [c.request for c in event.resumed.running], self.live
+            self.live = {request: before[request] for request in running if request in before}
+            dealt |= self._dealt(running)
+            waiting = (c.request for c in event.resumed.waiting)
+            self.live |= {request: before[request] for request in waiting if request in before}
         self._gone(f.request for f in event.finished if f.when == "before")
         self._gone(x.request for x in event.released if x.when == "before")
-        for admitted in event.admitted:
-            if admitted.request not in self.live:
+        dealt |= self._dealt(admitted.request for admitted in event.admitted)
+        self._gone(x.request for x in event.released if x.when == "after")
+        return dealt
+
+    def _dealt(self, requests: Iterable[str]) -> dict[str, int]:
+        dealt: dict[str, int] = {}
+        for request in requests:
+            if request not in self.live:
                 used = Counter(self.live.values())
                 fewest = min(used[h] for h in range(len(HUES)))
                 after = ((self._last + i) % len(HUES) for i in range(1, len(HUES) + 1))
                 self._last = next(h for h in after if used[h] == fewest)
-                self.live[admitted.request] = dealt[admitted.request] = self._last
-        self._gone(x.request for x in event.released if x.when == "after")
+                self.live[request] = dealt[request] = self._last
         return dealt
 
     def _gone(self, requests: Iterable[str]) -> None:
@@ -60,7 +71,7 @@ class Hues:
 
 
 def deal(trace: Trace) -> dict[str, int]:
-    """The hue of every admitted request of a run."""
+    """The hue of every request of a run that had a lane."""
     hues = Hues()
     return {request: hue for event in trace.events for request, hue in hues.deal(event).items()}
 

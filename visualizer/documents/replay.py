@@ -37,7 +37,9 @@ _CONTEXT = 32  # prompt tokens that prime a detokenizer before the first new tok
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The whole run for the player. source: replaces the header's, unless the run was simulated."""
+    """The whole run for the player. source: replaces the header's or, if the run was simulated,
+    stands beside it as `brought`.
+    """
     return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
 
 
@@ -49,8 +51,8 @@ def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]
 def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
     """The part of a replay that is drawn, without the sentences."""
     header = trace.about()
-    if source is not None and header.get("source") != "simulated":
-        header |= {"source": source}
+    if source is not None:
+        header |= {"brought" if header.get("source") == "simulated" else "source": source}
     return {
         "schema": SCHEMA,
         "records": RECORDS,

@@ -13,6 +13,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.comparison import Shown, document
 from visualizer.documents.replay import captions_in, replay, translated_replay
+from visualizer.jobs.files import UPLOADED
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints
 from visualizer.lessons.lessons import LESSONS
@@ -32,7 +33,13 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
         raise InflightError(f"There is no page of a {type(what).__name__}.")
     if not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
-    return standalone_html(translated_replay(what, "recorded"), place | {"embedded": in_cell})
+    made = translated_replay(what, "recorded")
+    return standalone_html(made if in_cell else _saved(made), place | {"embedded": in_cell})
+
+
+def _saved(made: dict[str, Any]) -> dict[str, Any]:
+    """A replay as it is in a file: whoever passes the file on can change it."""
+    return made | {"header": made["header"] | {"brought": UPLOADED}}
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -74,7 +81,7 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     for run in dict.fromkeys(
         place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)
     ):
-        data[run] = {**replay(traces(run)), **captions_in(traces(run), language)}
+        data[run] = {**_saved(replay(traces(run))), **captions_in(traces(run), language)}
         catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
     options = {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson}
     return _one_file({"catalogue": catalogue, "terms": hints(language)}, data, "learn", options)

@@ -8,7 +8,7 @@ else that a visitor names is looked for, on the disk or on the hub.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from core.config import BUILTIN_MODELS, SMOLLM2
@@ -64,3 +64,14 @@ def owners_models(named: str) -> tuple[str, ...]:
 def are_strangers(host: str | None, trusted: bool) -> bool:
     """Whether strangers can reach the page: see `limits`."""
     return not trusted and host not in (None, *LOOPBACK)
+
+
+def names_of(
+    host: str, allowed: Sequence[str], is_behind: object, trusted: bool
+) -> tuple[str, ...] | None:
+    """A page's names for `page_guard`; None behind a proxy or a tunnel, whose names are unknown
+    here. On loopback, only a proxy has visitors who need to be trusted.
+    """
+    if is_behind or (trusted and not are_strangers(host, False)):
+        return None
+    return host, *allowed

@@ -183,7 +183,7 @@ class SafeAnswers:
 
         try:
             await self._app(scope, receive, safely)
-        except ClientDisconnect:  # in the middle of what it was sending
+        except ClientDisconnect:  # in the middle of what it was sending, or while it waited
             pass
         except Exception:
             # a bug, or a machine out of file descriptors; uvicorn would close the connection, and

@@ -119,8 +119,6 @@ def routes(
                 found = await _in_thread(server.call, name, asked.get("args"), client)
         except TooManyRequests as error:
             return refused(error)
-        except ClientDisconnect:
-            return _NOBODY
         text = json.dumps(found).encode("ascii")
         return _Sent(
             _cut(text), media_type="application/json", headers={"content-length": str(len(text))}
@@ -142,8 +140,6 @@ def routes(
             return refused(f"The file did not arrive within {_SENDING} seconds.", 408)
         except TooManyRequests as error:
             return refused(error)
-        except ClientDisconnect:
-            return _NOBODY
 
     async def upload(request: Request) -> Response:
         names, client = request.query_params.getlist("name"), address_of(request)
@@ -197,8 +193,6 @@ class InTurn:
                 await response(scope, receive, send)
         except TooManyRequests as error:
             await refused(error)(scope, receive, send)
-        except ClientDisconnect:
-            await _NOBODY(scope, receive, send)
 
 
 @asynccontextmanager
@@ -223,9 +217,6 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
         yield
     finally:
         turns.free(address)
-
-
-_NOBODY = Response(status_code=499)  # for a client that has left
 
 
 async def _in_thread(work: Callable[..., _T], *args: Any) -> _T:

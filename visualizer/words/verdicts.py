@@ -267,7 +267,12 @@ def method(comparison: Comparison) -> str:
     shown = ", ".join(t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced)
     race = ""
     if count > 1 and shown:
-        race = t("; the race shows the run nearest to each median: {shown}", shown=shown)
+        near = (
+            "; the race shows the run nearest to each median: {shown}"
+            if count % 2
+            else "; the race shows the first of the two runs nearest to each median: {shown}"
+        )
+        race = t(near, shown=shown)
     requests = [request for trace in comparison.traces.values() for request in trace.workload]
     is_greedy = comparison.traces and not any(r.sampling.temperature for r in requests)
     everybody = t(" All of them choose the most probable token.") if is_greedy else ""

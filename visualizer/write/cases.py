@@ -126,7 +126,12 @@ def _value(told: dict[str, Any]) -> Any:
         case {"tuple": [*items]}:
             return tuple(items)
         case {"dict": [*pairs]}:
-            return {_key(key): value for key, value in pairs}
+            found = [(_key(key), value) for key, value in pairs]
+            if len(dict(found)) == len(found):
+                return dict(found)
+            # texts of a kind of their own, which say that they are not the same
+            shown = ", ".join(f"{key!r}: {value!r}" for key, value in found)
+            return Odd("dict that has a key twice", f"{{{shown}}}")
         case {"is": str(name), "repr": str(text)}:
             return Odd(name, text)
     return told

@@ -40,7 +40,8 @@ class One(NamedTuple):
 
     @property
     def decodes(self) -> bool:
-        return self.computed > 0 and self.left == 1
+        """Of a request that runs, so that a part of it has been computed."""
+        return self.left == 1
 
 
 class State(NamedTuple):

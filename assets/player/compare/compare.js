@@ -243,12 +243,9 @@ export class Compare {
       const doc = entry.doc || (await fetchOnce(await comparisonUrl(this.engines, entry)));
       if (this._opening !== entry) return;
       this.entry = entry;
-      this.show(
-        doc,
-        entry.spec ||
-          this.catalogue.presets.find((p) => p.name === requestsOf(entry.name))?.spec ||
-          null,
-      );
+      const preset = this.catalogue.presets.find((p) => p.name === requestsOf(entry.name));
+      if (preset) this.form.begin(preset.name);
+      this.show(doc, entry.spec || preset?.spec || null);
     } catch (/** @type {Foreign} */ error) {
       if (this._opening !== entry) return; // another comparison was opened meanwhile
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });

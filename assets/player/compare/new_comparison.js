@@ -63,10 +63,8 @@ export class NewComparison {
     );
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));
-    const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
-    if (first) this.fields.preset.value = first.name;
     this.named();
-    this._chosen();
+    if (presets.length) this.begin(presets[0].name);
   }
 
   /** Write what depends on the language and not on the choices. */
@@ -88,6 +86,13 @@ export class NewComparison {
     this.device.named();
     if (on) this.fields.preset.focus({ preventScroll: true });
     if (on && this.fields.preset.value === WATCHED) this._chosen();
+  }
+
+  /** Begin with a preset's requests, those on screen, unless the form is open. */
+  begin(/** @type {string} */ preset) {
+    if (this.isOpen) return;
+    this.fields.preset.value = preset;
+    this._chosen();
   }
 
   /** Open the drawer with the requests of the Watch tab chosen. */

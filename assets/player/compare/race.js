@@ -344,6 +344,7 @@ export class RaceBar {
 
   draw() {
     const { race } = this;
+    setAttr(this.moment, "aria-live", race.playing ? "off" : "polite"); // else in every frame
     setText(this.moment, race.readout());
     for (const option of this.speed.options) tell(option, `${option.value}×`);
     this.play.classList.toggle("on", race.playing);

@@ -287,27 +287,42 @@ export class Learn {
     );
   }
 
-  /** A table below the text: what things are called elsewhere, or what was measured. */
+  /**
+   * A table below the text: what things are called elsewhere, or what was measured. Of more columns
+   * than fit, the reader chooses the one beside the first.
+   */
   _table(/** @type {NonNullable<Stop["table"]>} */ { label, head: columns, rows }) {
     const head = (/** @type {Json} */ { name, url }) => {
       const link = url && h("a", { href: url, target: "_blank", rel: "noopener" }, name);
       return h("th", { scope: "col" }, link || name);
     };
-    return h(
-      "div",
-      {
-        class: columns.length > 3 ? "names box wide" : "names box",
-        tabindex: "0",
-        role: "group",
-        "aria-label": label,
-      },
-      tableOf(
-        [h("td"), ...columns.map(head)],
-        rows.map(([what, ...names]) =>
-          h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
+    const options = columns.slice(1).map(({ name }) => h("option", {}, name));
+    const onchange = () => show(/** @type {HTMLSelectElement} */ (choice).selectedIndex);
+    /** @type {HTMLElement} */
+    const choice = h("select", { "aria-label": label, onchange }, ...options);
+    const isWide = columns.length > 3;
+    // long names break after an underscore
+    const broken = (/** @type {string} */ name) =>
+      name.split(/(?<=_)/).flatMap((part) => [h("wbr"), part]);
+    const table = tableOf(
+      [h("td", {}, isWide && choice), ...columns.map(head)],
+      rows.map(([what, ...names]) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, what),
+          ...names.map((name) => h("td", {}, ...broken(name))),
         ),
       ),
     );
+    const show = (/** @type {number} */ chosen) => {
+      for (const row of table.querySelectorAll("tr"))
+        for (const [n, cell] of [...row.children].slice(2).entries())
+          /** @type {HTMLElement} */ (cell).hidden = n !== chosen;
+    };
+    if (isWide) show(0);
+    const props = { class: "names box", tabindex: "0", role: "group", "aria-label": label };
+    return h("div", props, table);
   }
 
   _ask(/** @type {Stop} */ stop) {

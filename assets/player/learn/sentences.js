@@ -8,18 +8,27 @@ import { h, newButton } from "../parts/dom.js";
  * @param {LessonSpan[]} spans @param {Json} shown @param {Json} terms
  */
 export function sentence(spans, shown, terms) {
-  return spans.flatMap((/** @type {Json} */ span) => {
-    if (typeof span === "string") return code(span);
+  const isTerm = (/** @type {Json} */ span) => Boolean(terms[span?.t]);
+  return spans.flatMap((/** @type {Json} */ span, i) => {
+    if (typeof span === "string")
+      return code(isTerm(spans[i - 1]) ? span.slice(markOf(span).length) : span);
     if (span.keys !== undefined) return [byPointer(span)];
     if (span.n !== undefined) return [h("b", { class: "number nowrap" }, span.n)];
-    if (span.t !== undefined)
-      return [terms[span.t] ? newButton({ class: "term", "data-term": span.t }, span.s) : span.s];
+    if (isTerm(span)) {
+      const term = newButton({ class: "term", "data-term": span.t }, span.s);
+      return [h("span", { class: "nowrap" }, term, markOf(spans[i + 1]))];
+    }
+    if (span.t !== undefined) return [span.s];
     const request = shown.run?.requests.find((/** @type {RunRequest} */ r) => r.letter === span.r);
     const chip = h("bdi", { class: "chip", "data-letter": span.r }, span.r);
     if (request && request.hue >= 0) chip.style.setProperty("--tint", `var(--tint-${request.hue})`);
     return [chip];
   });
 }
+
+/** The punctuation that follows a term, which would begin a line after a button. */
+const markOf = (/** @type {Json} */ span) =>
+  typeof span === "string" ? String(/^[^\s\p{L}\p{N}`]*/u.exec(span)) : "";
 
 const code = (/** @type {string} */ text) =>
   text

@@ -48,24 +48,27 @@ export class OwnRequests {
     return this.requests.some((own) => own.id === id);
   }
 
-  /** Send a request; throws the server's sentence. */
+  /** List a request and send it; throws the server's sentence. */
   async ask(/** @type {Json} */ { prompt, tokens: max_new_tokens, nickname, temperature }) {
     const key = randomHex(16);
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = { key, prompt, nickname: nickname || null, max_new_tokens, temperature, seed };
     const own = begun({ key, id: "", prompt, seed });
+    this.requests = [own, ...this.requests].slice(0, MOST);
     this.asking.add(own);
     this._remember(); // for a page that is reloaded before the answer
+    this.changed();
     try {
       own.id = (await this.server.post("inflight/live/requests", asked)).id;
     } catch (error) {
-      this.asking.delete(own);
+      this.requests = this.requests.filter((other) => other !== own);
       // without an answer it stays in the storage: a reload breaks off the sending, too
       if (error instanceof Refusal) this._remember();
+      this.changed();
       throw error;
+    } finally {
+      this.asking.delete(own);
     }
-    this.asking.delete(own);
-    this.requests = [own, ...this.requests].slice(0, MOST);
     this._remember();
     this._follow();
   }
@@ -85,7 +88,7 @@ export class OwnRequests {
     this._stop?.abort();
     const stop = (this._stop = new AbortController());
     for (;;) {
-      const { open } = this;
+      const open = this.open.filter((own) => !this.asking.has(own));
       if (!open.length) return;
       try {
         const places = open.map((own) => `${own.key}:${own.next}`).join(",");
@@ -138,9 +141,7 @@ export class OwnRequests {
   }
 
   _remember() {
-    const lasting = [...this.asking, ...this.requests].map(
-      ({ text, ends, next, ended, lost, ...own }) => own,
-    );
+    const lasting = this.requests.map(({ text, ends, next, ended, lost, ...own }) => own);
     keep("visit", KEPT, JSON.stringify(lasting));
   }
 }
@@ -295,6 +296,7 @@ export class OwnList {
     if (own.isChat) setText(row.prompt, `${own.prompt} `);
     setText(row.text, own.text.slice(0, own.ends[numWritten(run, own) - 1] || 0));
     const over = Boolean(own.ended || own.lost);
+    row.button.hidden = this.mine.asking.has(own);
     tell(row.button, over ? "Remove" : "Cancel");
     row.button.setAttribute(
       "aria-label",

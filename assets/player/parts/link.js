@@ -99,13 +99,13 @@ export async function copyText(root, title, text, copied) {
 
 /**
  * Say that no link can show this, and what to do instead. @param {Root} root
- * @param {string | null} sentence @param {Action | null | ""} action
+ * @param {string} sentence @param {Action | null | ""} action
  */
 export function noLink(root, sentence, action = null) {
   showCard(
     root,
     "No link can show this",
-    h("p", {}, sentence),
-    action ? newButton({ class: "button", onclick: action.act }, action.text) : null,
+    h("p", {}, t(sentence)),
+    action ? newButton({ class: "button", onclick: action.act }, t(action.text)) : null,
   );
 }

@@ -10,6 +10,10 @@ import { english, fill, keyOf } from "./messages.js";
  */
 let spoken = null;
 let isChosen = false; // false while the language of the address is loading
+/** @type {Promise<void> | null} */
+let coming = null; // ends when a language that the page waits for is here
+/** @type {(() => void) | null} */
+let arrived = null; // ends it
 /** @type {Set<Speech>} */
 const speeches = new Set();
 
@@ -18,6 +22,20 @@ export const speaking = () => (spoken ? spoken.name : "en");
 
 /** Whether the wanted language has been set. */
 export const isSpoken = () => isChosen;
+
+/** Hide the page until its language is set. */
+export function awaitLanguage() {
+  document.documentElement.toggleAttribute("data-unspoken", true);
+  coming = new Promise((resolve) => {
+    arrived = resolve;
+  });
+}
+
+/** Whether the page is hidden until its language is set. */
+export const isUnspoken = () => Boolean(arrived);
+
+/** Wait until the page can be read. */
+export const whenSpoken = () => coming;
 
 /**
  * A document with its sentences in the current language.
@@ -42,6 +60,10 @@ export function speak(language) {
   spoken = language;
   isChosen = true;
   for (const speech of speeches) speech.say();
+  if (!arrived) return;
+  arrived();
+  arrived = null;
+  document.documentElement.removeAttribute("data-unspoken");
 }
 
 /** The keys of texts without a translation. */
@@ -137,6 +159,7 @@ export class Speech {
    * @param {Json} entry @param {Json} replay
    */
   async withCaptions(entry, { translations, ...replay }) {
+    await coming;
     const language = spoken;
     const said = language && (translations?.[language.name] || (await language.captions(entry)));
     this.opened = language;

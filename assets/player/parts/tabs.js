@@ -7,7 +7,7 @@
 import { findAll, runScript } from "./dom.js";
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress, turnPage } from "./link.js";
-import { speaking } from "./speech.js";
+import { isUnspoken, speak as speakIn, speaking } from "./speech.js";
 
 /**
  * holder: where each part gets an element of its own if there is no player to put it before. parts:
@@ -116,8 +116,10 @@ function pageParts(/** @type {Root} */ holder, /** @type {Json} */ parts) {
     document.addEventListener("inflight-language", (/** @type {CustomEventInit} */ e) =>
       speak(e.detail.language),
     );
-    // English needs no fetching: it is what the markup says
-    if (wantedLanguage() !== "en") fetched(speaker);
+    if (isUnspoken())
+      fetched(speaker)
+        .then((/** @type {Json} */ part) => part.ready)
+        .catch(() => speakIn(null)); // in English, then
   }
   return open;
 }

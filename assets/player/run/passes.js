@@ -86,15 +86,8 @@ export const NOT_USED = "✗"; // shown in place of a rejected draft
  * The item whose queries (or keys) include position x of a pass.
  * @param {Pass} pass @param {number} x @param {"q" | "k"} axis
  */
-export function itemAt(pass, x, axis) {
-  const first = axis === "q" ? "q0" : "k0";
-  let found = pass.items[0];
-  for (const item of pass.items) {
-    if (axis === "k" && !item.kvLen) continue;
-    if (item[first] <= x) found = item;
-  }
-  return found;
-}
+export const itemAt = (pass, x, axis) =>
+  /** @type {PassItem} */ (pass.items.findLast((item) => item[`${axis}0`] <= x));
 
 /**
  * The keys that query `q` of an item may attend to, as [first, end) among all keys of the pass;

@@ -31,7 +31,7 @@ const DOTS = 3; // from this many on, template tokens in a row are one cell if r
 /**
  * A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string,
- * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, template?:
+ * added?: boolean, pads?: number, fold?: number, from?: number, sum?: boolean, template?:
  * boolean, graph?: number, bucket?: number | null, out?: string | null}} Cell added: by a chat
  * template, drawn small; template: all folded tokens were; out: the token that came out for the
  * request in this pass, "" if only the end of its answer, shown after its last token
@@ -243,11 +243,12 @@ export class PackedRow extends CanvasView {
       placed = this._place(g, groups, style, thumb + label);
       if (placed) break;
     }
-    if (!placed) placed = this._counted(g, run, shown, style, thumb + label);
+    const flows = !placed; // the passes follow each other in the lines, without numbers
+    if (!placed) placed = this._counted(g, run, passes, style, thumb + label);
     this.style = style;
     const wide = passes.findLast((p) => p.padded && p.width > 1);
     if (thumb && wide && come >= 0.5) this._thumbnail(g, state, wide, thumb - 12);
-    if (label && come >= 0.5) {
+    if (label && !flows && come >= 0.5) {
       g.textBaseline = "middle";
       g.fillStyle = palette.soft;
       const seen = new Set();
@@ -289,7 +290,7 @@ export class PackedRow extends CanvasView {
       const fold = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
       const requests = new Set(rest.filter((c) => c.fold).map(({ item }) => item.request)).size;
       const text = `+${t(`${count(fold)} [token|tokens] of ${count(requests)} [request|requests]`)}`;
-      const last = { ...rest[0], fold, from: null, text, sum: true };
+      const last = { ...rest[0], fold, text, sum: true };
       const placed = this._place(g, [[...cells.slice(0, n), last]], style, left);
       if (placed) return placed;
     }
@@ -398,8 +399,7 @@ export class PackedRow extends CanvasView {
       return { request, lines: [[{ request }, what], ["Added by the model's chat template"]] };
     }
     if (cell.fold) {
-      const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
-      const more = ` ${count(cell.fold)} more [token|tokens]${range}`;
+      const more = ` ${count(cell.fold)} more [token|tokens], positions ${cell.from} to ${item.kvLen - 1}`;
       return { request, lines: [[{ request }, more], ...wasted] };
     }
     if (cell.guess === "forgotten") {

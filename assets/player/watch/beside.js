@@ -4,11 +4,10 @@
 // they are shown by steps, because the time of a single run says little. They are shown as a pair.
 
 import { chip } from "../parts/chips.js";
-import { find, h, pause, put, setAttr, setText } from "../parts/dom.js";
+import { find, h, put, setAttr, setText } from "../parts/dom.js";
 import { count, wallClock } from "../parts/format.js";
-import { wantedLanguage } from "../parts/language.js";
 import { hideToast } from "../parts/look.js";
-import { inLanguage, runOf, speaking, t } from "../parts/speech.js";
+import { inLanguage, runOf, t, whenSpoken } from "../parts/speech.js";
 import { stepsWaited, waitedSoFar } from "../run/delays.js";
 import { countUpTo, Run } from "../run/run.js";
 import { ownAxis, setAxis } from "./layout.js";
@@ -16,7 +15,6 @@ import { comparisonOf } from "./open_file.js";
 import { runBeside } from "./what_if.js";
 
 const POLICIES = ["static", "continuous"];
-const PATIENCE = 2000; // ms to wait for a language
 const MOST = { desk: 8, tablet: 6, phone: 2 }; // requests named in a line at most
 
 export class Beside {
@@ -79,8 +77,7 @@ export class Beside {
     const { app } = this;
     const { run: before, entry, index } = app;
     const doc = await comparisonOf(app, comparison);
-    for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50)
-      await pause(50);
+    await whenSpoken();
     if (app.run !== before) return; // another run was opened meanwhile
     const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];
     const below = POLICIES.find((name) => name !== front) || POLICIES[0];

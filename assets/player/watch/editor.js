@@ -537,7 +537,7 @@ export class Editor {
       this.asShown = said;
       this.shown = app.run;
       setText(frame.button, t(said === JSON.stringify(this.spec()) ? "Run" : "Run these changes"));
-      app.changed();
+      app.address.write(); // at once, as the page may be reloaded
     }
     return ran;
   }

@@ -76,7 +76,7 @@ export function factsOf(/** @type {Run} */ run) {
   const list = (/** @type {Json} */ parts) => joined(parts || [], ", ");
   return [
     [sourceOf(run), list(ran)],
-    ["Taken on trust", header.source === "uploaded" && t(INVENTED)],
+    ["Taken on trust", [header.source, header.brought].includes("uploaded") && t(INVENTED)],
     ["Engine", list(other)],
     ["Model", list([model.name, size, layers, header.dtype])],
     ["Device", device ? list([device, header.device_name, threads]) : t(header.device || "")],
@@ -94,7 +94,7 @@ export function factsOf(/** @type {Run} */ run) {
 }
 
 const INVENTED =
-  "its decisions, tokens, texts and times, which whoever wrote the file may have invented; the command check says which of them a trace proves";
+  "everything said of it, such as its decisions, tokens, texts, times and machine: whoever wrote the file may have invented it; the command check says what a trace proves";
 const SHEETS =
   "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used";
 const FIT =

@@ -1,7 +1,7 @@
 // Fits Watch to its window: layout by width, theme, and which view a small screen shows. All of
 // these are part of the player's state.
 
-import { setAttr } from "../parts/dom.js";
+import { h, setAttr, setText } from "../parts/dom.js";
 import { layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
 import { tell } from "../parts/speech.js";
 import { hasRoom } from "./presenter.js";
@@ -23,8 +23,13 @@ export function keepFitted(app) {
   chooseTab(app, app.tab);
   new ResizeObserver(() => app.sized()).observe(app.$(".stage"));
   onTheme(() => paint(app));
-  // on paper it is light: what is drawn for a dark ground would hardly be seen
+  const paper = h("style");
+  app.root.append(paper);
+  // on paper it is light: what is drawn for a dark ground would hardly be seen; and a page is as
+  // large as the window, for whose size everything is drawn
   window.addEventListener("beforeprint", () => {
+    const { innerWidth, innerHeight } = window;
+    setText(paper, `@page { size: ${innerWidth}px ${innerHeight}px; margin: 0; }`);
     paint(app, false);
     app.draw();
   });

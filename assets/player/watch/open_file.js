@@ -217,7 +217,7 @@ async function read(app, files, entry, wanted = {}) {
 /** A replay marked as coming from elsewhere. */
 function uploaded(/** @type {Replay} */ replay) {
   const source = replay.header.source === "simulated" ? "simulated" : "uploaded";
-  return { ...replay, header: { ...replay.header, source } };
+  return { ...replay, header: { ...replay.header, source, brought: "uploaded" } };
 }
 
 const isReplay = (/** @type {Json} */ data) =>

@@ -44,9 +44,10 @@ import { take } from "./export.js";
 import { pageActions } from "./page_actions.js";
 import { Store, UNLIT } from "./store.js";
 import { viewActions, viewState } from "./view_state.js";
+import { wantedLanguage } from "../parts/language.js";
 import { fetchOnce } from "../parts/server.js";
 import { Engines } from "../engine/engines.js";
-import { Speech, t } from "../parts/speech.js";
+import { awaitLanguage, Speech, t } from "../parts/speech.js";
 import { Live } from "./live.js";
 import { Visit } from "./runs_card.js";
 import { Leak } from "./leak.js";
@@ -90,6 +91,8 @@ export class Player {
     const $ = (this.$ = /** @type {Finder} */ ((s) => root.querySelector(s)));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
+    // English needs no fetching: it is what the markup says
+    if (wantedLanguage() !== "en" && this.options.tabs.some((tab) => tab.speaks)) awaitLanguage();
     this.detail = new Detail(this);
     this.sized();
 

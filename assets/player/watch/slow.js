@@ -86,10 +86,12 @@ function table(app, go) {
         draw(key);
       };
       const arrow = isBy && h("span", { "aria-hidden": "true" }, down ? " ↓" : " ↑");
+      const isPart = key !== "request" && key !== "whole";
+      const colour = isPart && h("i", { class: `went went-${key}`, "aria-hidden": "true" });
       return h(
         "th",
         { scope: "col", "aria-sort": isBy ? (down ? "descending" : "ascending") : null },
-        newButton({ title: means && t(means), "data-by": key, onclick }, t(words), arrow),
+        newButton({ title: means && t(means), "data-by": key, onclick }, colour, t(words), arrow),
       );
     };
     const row = (/** @type {Json} */ { request, time }) => {

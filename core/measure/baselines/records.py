@@ -67,9 +67,9 @@ class BaselineRun:
             "finished": len(self.outputs),
             "prompt_tokens": prompt,
             "output_tokens": output,
-            "output_tok_s": output / self.wall_s if self.wall_s else None,
-            "total_tok_s": (output + prompt) / self.wall_s if self.wall_s else None,
-            "requests_per_s": len(self.outputs) / self.wall_s if self.wall_s else None,
+            "output_tok_s": output / self.wall_s,
+            "total_tok_s": (output + prompt) / self.wall_s,
+            "requests_per_s": len(self.outputs) / self.wall_s,
         }
         unseen = (
             "ttft_s itl_s tpot_s e2e_s queue_s padding_waste lane_occupancy budget_use kv_use"

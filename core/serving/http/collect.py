@@ -41,8 +41,8 @@ def token_of(folder: Path, named: str | None = None) -> str:
     path = folder / _TOKEN
     named = os.environ.get(TOKEN) if named is None else named
     try:
-        if named is None and not path.exists():
-            path.touch(0o600)
+        if named is None and not (path.exists() and (path.stat().st_size or not path.is_file())):
+            path.touch(0o600)  # if it is not there: a full disk may have left it empty
             path.write_text(secrets.token_urlsafe(16), encoding="ascii")
         if named is None:
             with open_file(path) as file:

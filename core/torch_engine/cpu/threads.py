@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 
+from core.errors import ExecutionFailed
+
 PASSIVE = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 """Settings of OpenMP that use all cores and are never ruinous on a shared machine. With two cores
 and the built-in model, a single thread was a little better (at worst 1.11 times the best time,
@@ -30,6 +32,24 @@ def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
     for name, value in PASSIVE.items():
         environment.setdefault(name, value)
     return "torch" not in sys.modules
+
+
+_computes: int | None = None  # the process in which torch has computed
+
+
+def require_threads() -> None:
+    """To be called before torch computes on a CPU. Raises ExecutionFailed in a process that was
+    forked from one in which it did: OpenMP would wait for ever for threads that are not here.
+    """
+    global _computes
+    import torch
+
+    _computes = _computes or os.getpid()
+    if _computes != os.getpid() and torch.get_num_threads() > 1:
+        raise ExecutionFailed(
+            "This process was forked from one in which torch has computed, and lacks its threads:"
+            " spawn it instead, or call torch.set_num_threads(1) in it first."
+        )
 
 
 class CoreShares:

@@ -140,6 +140,8 @@ class GgufFile:
             if dimensions > 4:
                 raise ValueError
             places[name] = self._numbers(f"{dimensions}QIQ")
+        if len(self.facts) < facts or len(places) < tensors:  # two of one name
+            raise ValueError
         unit = self.facts.get("general.alignment", 32)
         begin = -(-self._at // unit) * unit
         for name, (*shape, number, offset) in places.items():
@@ -152,6 +154,11 @@ class GgufFile:
             if tensor.at + last > _MOST_BYTES:
                 raise ValueError
             self.content(tensor, 1, last)
+        end = begin
+        for tensor in sorted(self.tensors.values(), key=lambda tensor: tensor.at):
+            if tensor.at < end:  # a small file could become a model of any size
+                raise ValueError
+            end = tensor.at + tensor.row * tensor.outputs
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:
@@ -439,6 +446,8 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
             f" {shown_quoted(kind)}, {shown_quoted(before)}"
         )
     tokens = facts["tokenizer.ggml.tokens"]
+    if len(set(tokens)) < len(tokens):  # the first of two that are equal would have no text
+        raise ValueError
     kinds = facts.get("tokenizer.ggml.token_type", ())
     # Llama 3's files do not say so: llama.cpp also hard-codes it
     begins = facts.get("tokenizer.ggml.add_bos_token", before == "llama-bpe")

@@ -28,6 +28,7 @@ from core.torch_engine.attention.observe import (
     window_of,
 )
 from core.torch_engine.attention.plug import given_cache
+from core.torch_engine.cpu.threads import require_threads
 from core.torch_engine.models.adapter import ModelAdapter
 
 _ROW_WIDE_ROPES = ("dynamic", "longrope")
@@ -61,6 +62,8 @@ def probe(model: Any, name: str | None = None) -> ModelAdapter:
 
 def _probed(adapter: ModelAdapter) -> ModelAdapter:
     """The adapter, with plug, shapes and windows filled in and checked; raises _Unfit."""
+    if adapter.device.type == "cpu":
+        require_threads()
     with adapter.lock:
         softcaps = _find_plug(adapter)
         _check_cache(adapter)

@@ -31,7 +31,7 @@ class Checker:
     def __init__(self, header: Header) -> None:
         self.warnings: tuple[str, ...] = ()
         self._header, self._config, self._own = header, header.config, header.engine is None
-        self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
+        self._vocab_size = header.model.vocab_size
         self._num_blocks = header.num_blocks
         self._ids: set[str] = set()  # of all requests, finished ones included
         self._requests: dict[str, Request] = {}
@@ -180,7 +180,7 @@ class Checker:
         reason, by_token = self._rules.ends_by.get(request, ("", False))
         stops = self._requests[request].sampling.stop
         has = [any(stop in "".join(pieces) for stop in stops) for pieces in (output[:-1], output)]
-        must = reason == "stop" and not by_token and self._end_tokens is not None
+        must = reason == "stop" and not by_token
         if has[0] or (must and not has[1]) or (has[1] and reason not in ("stop", "error")):
             return f"request {quoted(request)} does not end with its stop string."
         return None

@@ -18,10 +18,10 @@ import {
 } from "../../parts/dom.js";
 import { plain, spans } from "../../parts/chips.js";
 import { keep, kept } from "../../parts/kept.js";
-import { putLanguage, wantedLanguage } from "../../parts/language.js";
+import { putLanguage } from "../../parts/language.js";
 import { addressed } from "../../parts/link.js";
 import { hrefOf, isOurKey } from "../../parts/look.js";
-import { runOf, speaking, t, tell } from "../../parts/speech.js";
+import { isUnspoken, runOf, speaking, t, tell } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
 import { SEEN } from "../bar.js";
@@ -36,7 +36,6 @@ const HARMLESS = ["theme", "lang", "detail", "opening"]; // parameters that name
 const OTHERS_KEYS =
   /^(Tab|Shift|Control|Alt|AltGraph|Meta|CapsLock|NumLock|ScrollLock|ContextMenu|PrintScreen|Dead|Unidentified|F\d+|(Fn|Audio|Media|Browser|Launch).*)$/;
 const SCROLLING = /^( |Arrow.*|Page.*|Home|End)$/;
-const PATIENCE = 2000; // ms to wait for a language
 
 /** No plot: its document has not arrived, or the page has none. */
 const NO_PLOT = /** @type {Plot} */ (/** @type {unknown} */ (null));
@@ -149,8 +148,6 @@ export class Opening {
   /** @param {number} at */
   _start(at) {
     this._said = "";
-    /** @type {number} */
-    this._waits = performance.now();
     this.el.classList.toggle("still", this.still);
     this.pictures.hidden = !this.still;
     if (this.still) return this._hang();
@@ -221,9 +218,8 @@ export class Opening {
   /** @param {number} now */
   _tick(now) {
     if (!this.playing) return;
-    const ready = speaking() === wantedLanguage() || now - this._waits > PATIENCE;
     // time in the background does not count
-    if (ready) this.at = Math.min(LENGTH, this.at + clamp(now - this._last, 0, 100) / 1000);
+    if (!isUnspoken()) this.at = Math.min(LENGTH, this.at + clamp(now - this._last, 0, 100) / 1000);
     this._last = now;
     this.draw();
     if (this.at >= LENGTH) this.toggle(false);
