@@ -267,6 +267,7 @@ def test_what_fits_is_not_scaled(mooncake):
             "line 1: a request of Mooncake needs",
         ),
         ("", "holds no requests"),
+        ('[{"prompt_tokens": 1}]', "line 1: a request needs whole numbers"),
         ("a," + 2**17 * "b" + "b\n", "line 1: this is no table"),  # one beyond csv's longest
     ],
     ids=lambda value: value[:40],

@@ -11,6 +11,7 @@ from transformers.models.llama import modeling_llama
 
 pytest.importorskip("triton", reason="the kernel needs the package triton")
 
+from core.torch_engine.gpu import rotary
 from core.torch_engine.gpu.rotary import fused_rotations, rotations_replaced, turn
 from worlds.families import world
 from worlds.triton_cases import DEVICE
@@ -58,15 +59,31 @@ def test_it_stands_in_inside_a_pass_and_only_where_it_gives_the_same():
     assert fused_rotations(OfGlm(2, 2).to(DEVICE), torch.float32) == []
 
 
-def test_what_does_not_fit_is_given_to_the_function_itself():
+def test_what_does_not_fit_is_given_to_the_function_itself(monkeypatch):
+    replaced = fused_rotations(world("llama").model.to(DEVICE), torch.float32)
+    in_kernel = []
+    monkeypatch.setattr(rotary, "turn", lambda *case: in_kernel.append(case) or turn(*case))
     query, key, cos, sin = given(1, 2, 1, 3, 8, torch.float32)
+    square, single = (given(1, 2, 1, width, 8, torch.float32) for width in (8, 1))
     cases = [
         (query, key, cos.double(), sin.double()),
-        (query.requires_grad_(), key, cos, sin),
+        (query.clone().requires_grad_(), key, cos, sin),
         (query.transpose(1, 2), key.transpose(1, 2), cos, sin, 2),
+        (query.transpose(2, 3).contiguous().transpose(2, 3), key, cos, sin),
+        (query, key[:, :, :1], cos, sin),
+        (query, key, cos, sin[:, :1]),
+        (query, key, cos[:, :1], sin[:, :1]),
+        (query, key, cos[..., :1], sin[..., :1]),
+        (query, key, cos.expand(2, 3, 8), sin.expand(2, 3, 8)),
+        (square[0][0], square[1][0], *square[2:]),
+        (*single[:2], single[2][None], single[3][None]),
+        given(1, 2, 1, 3, 7, torch.float32),
     ]
-    with rotations_replaced(fused_rotations(world("llama").model.to(DEVICE), torch.float32)):
+    with rotations_replaced(replaced):
         now = [modeling_llama.apply_rotary_pos_emb(*case) for case in cases]
+        assert not in_kernel
+        modeling_llama.apply_rotary_pos_emb(query, key, cos, sin)
+        assert len(in_kernel) == 1
     for case, found in zip(cases, now, strict=True):
         own = modeling_llama.apply_rotary_pos_emb(*case)
         assert all(map(torch.equal, found, own))

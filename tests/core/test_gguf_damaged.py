@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from core.torch_engine.models import gguf
 from core.torch_engine.models.gguf import GgufFile, _make, facts_of, reader
 from core.torch_engine.models.gguf_for_tab import PackedGguf
 from core.torch_engine.models.weight_files import BadWeights
@@ -60,6 +61,19 @@ def test_a_tensor_has_at_most_four_dimensions(dimensions):
     content = struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor + bytes(64)
     with nullcontext() if dimensions == 4 else pytest.raises(BadWeights):
         assert GgufFile(reader(io.BytesIO(content))).tensors["w"].shape == (3, 2, 1, 1)
+
+
+def test_no_more_is_read_than_a_header_may_have(monkeypatch):
+    """However long it says that a name is."""
+    monkeypatch.setattr(gguf, "_MOST_HEADER", 2**21)
+    begins = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 2**21)
+
+    def read(at: int, size: int) -> bytes:
+        assert size < 2**21
+        return (begins + bytes(size))[at : at + size]
+
+    with pytest.raises(BadWeights, match="no GGUF file, or not a whole one"):
+        GgufFile(read)
 
 
 def test_tensors_lie_where_the_files_own_alignment_has_them(tmp_path):

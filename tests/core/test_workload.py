@@ -61,6 +61,7 @@ def test_a_file_is_read_whole_or_request_by_request(tmp_path: Path) -> None:
         ([lines[0], '{"id": 5},', "]}"], "line 2: A request id"),
         (['{"requests":', "[", "]}"], "not read request by request"),
         (["\xff"], "not read request by request"),
+        ([], "not read request by request"),
     ):
         path.write_text("\n".join(changed))
         with pytest.raises(InvalidWorkload, match=fault):
