@@ -92,6 +92,10 @@ test("a sheet opens in a tab that cannot reach the page, a lesson in one file is
   assert.equal(tab.opener, null);
   await Home.prototype._paper.call({ learn }, { name: "l" }, "offline");
   assert.deepEqual(places, []);
+  const has = (/** @type {string} */ name, engines = null) =>
+    Home.prototype._hasPapers.call({ learn: { ...learn, engines } }, { name });
+  const made = /** @type {any} */ ({ can: (what) => what === "lesson_file" });
+  assert.deepEqual([has("l"), has("m"), has("m", made)], [true, false, true]);
   assert.deepEqual(
     ["href", "download"].map((name) => links[0].getAttribute(name)),
     ["papers/one.html", "one.html"],
@@ -267,7 +271,10 @@ function taskOf(meets, progress = new Progress()) {
   const stop = { text: [], goals: [{ name: "x", text: [] }], views: [] };
   const learn = {
     $,
-    words: { task: "Task", solved: "Solved", solved_look: "Look.", next_lesson: "Next:" },
+    words: {
+      ...{ task: "Task", solved: "Solved", solved_look: "Look.", next_lesson: "Next:" },
+      ...{ goal_met: "Met:", goal_open: "Open:" },
+    },
     doc: { terms: {} },
     options: { tabs: [1] },
     lesson: { name: "one", stops: [stop] },
@@ -322,6 +329,12 @@ test("a task that was solved in an earlier visit is still solved, whatever a lat
   task.begin();
   await ran("bad");
   task.end();
+  const other = taskOf([]);
+  other.offer();
+  other.task.begin();
+  await other.ran("bad");
+  other.task.end();
+  assert.match(other.offer(), /Open:/);
   assert.match(offer(), /✓.*Next: Two/);
 });
 
