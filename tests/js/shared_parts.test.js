@@ -142,7 +142,10 @@ test("a stream that breaks often is resumed behind what has come as long as some
   const last = message(13, { n: 13, done: true });
   const { found, asked, error } = await streamed(t, [...texts, last], { from: 7 });
   assert.deepEqual([found, error], [[7, 8, 9, 10, 11, 12, 13], undefined]);
-  assert.deepEqual(asked.slice(0, 3), ["s?from=7", "s?from=8", "s?from=9"]);
+  assert.deepEqual(
+    asked,
+    found.map((n) => `s?from=${n}`),
+  );
 });
 
 test("a stream from which nothing comes is given up after the fourth try in a row", async (t) => {
