@@ -367,6 +367,10 @@ test("a prompt that was changed since becomes one message, an unchanged one its 
   assert.deepEqual(turned(true), ["Why?", [system, user]]);
   turned(false);
   assert.deepEqual(turned(true, "Why not?"), ["Why not?", [{ role: "user", content: "Why not?" }]]);
+  messages.offer(false); // the model takes none, and keeps those that are here
+  assert.deepEqual([messages.switch.checked, messages.label.hidden], [true, false]);
+  turned(false);
+  assert.deepEqual([messages.switch.checked, messages.label.hidden], [false, true]);
 });
 
 test("messages are added and removed until one is left, each in its turn", () => {
