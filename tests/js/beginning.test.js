@@ -58,6 +58,8 @@ test("what this page cannot do now is said in a sentence", async () => {
       () => app().absent("write"),
       "Write is not on this page: it needs the engine that runs in a visitor’s tab.",
     ],
+    [() => app().show({ header: {} }), "This is not a replay."],
+    [() => app().show(null), "This is not a replay."],
     [() => app().absent("paint"), "This page has no part of this name: paint."],
     [() => app().missing("ten"), "This recorded run is not available: ten."],
     [() => opening(null), "The opening could not be fetched."],

@@ -151,6 +151,54 @@ test("weights that come late are not those of the run that was opened meanwhile"
   assert.deepEqual([await asks(() => (app.run = other)), drawn], [null, []]);
 });
 
+test("weights are offered of a run that an engine can compute again; after the last head comes the first", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  /** @type {any} */
+  let answer = {};
+  const { setImmediate: turn } = globalThis; // a test has no timer of its own
+  const weightsOf = (/** @type {any} */ more = {}) =>
+    new Weights(
+      /** @type {any} */ ({
+        runId: "r",
+        engines: { can: (...what) => what.join() === "attention,r", call: () => answer() },
+        ...{ running: false, leak: { on: false }, run: { header: { model: { layers: 2 } } } },
+        ...{ transport: {}, lanes: {}, redraw: none, ...more },
+      }),
+    );
+  assert.equal(weightsOf().offered, true);
+  for (const more of [
+    ...[{ runId: null }, { runId: "other" }, { engines: null }, { running: true }],
+    ...[{ leak: { on: true } }, { run: { header: {} } }],
+  ])
+    assert.equal(weightsOf(more).offered, false, JSON.stringify(more));
+  const told = async (/** @type {() => Promise<any>} */ given, head = 0, more = {}) => {
+    answer = given;
+    const weights = weightsOf(more);
+    Object.assign(weights, { on: true, head });
+    const look = () =>
+      weights.state(/** @type {any} */ ({ event: { step: 3 } }), /** @type {any} */ ({ index: 0 }));
+    const before = look();
+    assert.deepEqual([before.loading, before.found, before.error], [true, null, null]);
+    t.mock.timers.tick(250);
+    await new Promise((done) => turn(done));
+    const { loading, found, error, head: now } = look();
+    return [loading, found && [...found.keys()], error, now];
+  };
+  const segments = [{ request: "a", weights: [] }];
+  assert.deepEqual(await told(async () => ({ segments })), [false, ["a"], null, 0]);
+  const refused = async () => ({ error: "It has no head 4." });
+  assert.deepEqual(await told(refused, 4), [true, null, null, 0]);
+  assert.deepEqual(await told(refused), [false, null, "It has no head 4.", 0]);
+  assert.deepEqual(await told(async () => ({ error: "It is gone." }), 4), [
+    ...[false, null, "It is gone.", 4],
+  ]);
+  assert.deepEqual(await told(() => Promise.reject(new Error("away"))), [
+    ...[false, null, "The weights could not be fetched: away.", 0],
+  ]);
+  for (const busy of [{ transport: { playing: true } }, { lanes: { dragging: true } }])
+    assert.deepEqual(await told(assert.fail, 0, busy), [true, null, null, 0]);
+});
+
 test("of two runs the one at work is counted from the first, and what it waits for is said", async () => {
   const said = [];
   const ask = async (_kind, _spec, _who, progress) => {
@@ -322,6 +370,10 @@ test("a prompt that was changed since becomes one message, an unchanged one its 
   assert.deepEqual(turned(true), ["Why?", [system, user]]);
   turned(false);
   assert.deepEqual(turned(true, "Why not?"), ["Why not?", [{ role: "user", content: "Why not?" }]]);
+  messages.offer(false); // the model takes none, and keeps those that are here
+  assert.deepEqual([messages.switch.checked, messages.label.hidden], [true, false]);
+  turned(false);
+  assert.deepEqual([messages.switch.checked, messages.label.hidden], [false, true]);
 });
 
 test("messages are added and removed until one is left, each in its turn", () => {

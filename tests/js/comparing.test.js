@@ -401,3 +401,77 @@ test("on a phone two charts lie one below the other, unless they share an axis",
   assert.deepEqual(await layoutOf({ xaxis: {} }), [undefined, undefined, false]);
   assert.equal(await layoutOf(half, true, false), 0, "a chart that was replaced is not drawn");
 });
+
+test("how far a comparison is, is told by its turn, its run and what is done of it", () => {
+  const told = (/** @type {any} */ how) => {
+    /** @type {any[]} */
+    const said = [];
+    const drawer = {
+      progress: (/** @type {number} */ share) => said.push(share),
+      say: (/** @type {string} */ words) => said.push(words),
+    };
+    of(NewComparison, { drawer })._progress(how);
+    return said;
+  };
+  const run = { index: 2, total: 8, contender: "static", round: 1 };
+  for (const [how, said] of /** @type {[object, any[]][]} */ ([
+    [{ ahead: 2 }, ["2 ahead of you."]],
+    [{ ahead: 2, ...run }, ["2 ahead of you."]],
+    [{}, []],
+    [run, [0.25, "Run 3 of 8: static, round 1."]],
+    [{ ...run, round: 0 }, [0.25, "Run 3 of 8: static, warm-up."]],
+    [{ ...run, contender: null }, [0.25, "The cost of a step on this device …"]],
+    [
+      { ...run, ended: 1, requests: 4, tokens: 1234 },
+      [0.28125, "Run 3 of 8: static, round 1. 1 of 4 requests done, 1,234 tokens written."],
+    ],
+    [
+      { ...run, loading: { phase: "load", done: 1, total: 4 } },
+      [0.25, "Loading the model: 1 of 4 [tensor|tensors]."],
+    ],
+  ]))
+    assert.deepEqual(told(how), said);
+});
+
+test("Compare begins with what its address names, or says what there is not", async () => {
+  const begun = async (/** @type {string} */ hash, /** @type {any} */ more = {}) => {
+    /** @type {string[]} */
+    const did = [];
+    const { recorded = [{ name: "six" }, { name: "ten" }], get = null, ...fields } = more;
+    const compare = of(Compare, {
+      ...{ $: finding(), made: [], wanted: new URLSearchParams(hash), engines: get && { get } },
+      ...{ catalogue: { recorded, presets: [] }, chooser: { fill() {} }, form: { fill() {} } },
+      ...{ _who() {}, _race() {}, _remember() {}, ...fields },
+      open: (/** @type {any} */ entry) => {
+        did.push(`open ${entry.name}`);
+        Object.assign(compare, { entry, doc: {} });
+      },
+      toast: (/** @type {string} */ words) => did.push(words),
+      empty: (/** @type {string} */ words) => did.push(words),
+      race: {
+        all: new Map([["static", {}]]),
+        setClock: (/** @type {boolean} */ clock) => did.push(clock ? "time" : "steps"),
+        seek: (/** @type {number} */ at) => did.push(`at ${at}`),
+      },
+    });
+    await compare._start();
+    return [...did, ...(compare.chosen ?? [])];
+  };
+  assert.deepEqual(await begun(""), ["open six"]);
+  assert.deepEqual(await begun("comparison=ten"), ["open ten", "time"]);
+  assert.deepEqual(await begun("comparison=ten&axis=steps&at=7&who=static&who=x"), [
+    ...["open ten", "steps", "at 7", "static"],
+  ]);
+  assert.deepEqual(await begun("comparison=ten&at=soon&who=x"), ["open ten", "time"]);
+  assert.deepEqual(await begun("comparison=no"), [
+    ...["There is no comparison no here.", "open six"],
+  ]);
+  const none = "There is no recorded comparison here yet. Run one.";
+  assert.deepEqual(await begun("", { recorded: [] }), [none]);
+  const get = async () => ({ recorded: [{ name: "served" }], presets: [] });
+  assert.deepEqual(await begun("", { recorded: [], get }), ["open served"]);
+  const away = () => Promise.reject(new Error("it is away"));
+  assert.deepEqual(await begun("", { get: away }), [
+    "The comparisons could not be loaded: it is away.",
+  ]);
+});

@@ -162,6 +162,9 @@ test("sampling that was changed in one run's form is not that of the next one's 
   editor.fill({ workload: { requests }, config: { policy: "continuous" }, model: "m" });
   const warmth = () => editor.spec().workload.requests.map((one) => one.sampling.temperature);
   assert.deepEqual(warmth(), [0.2, 0.9]);
+  assert.equal(editor.spec().workload.name, "custom");
+  editor.fill({ workload: { requests, name: "six" }, config: {}, model: "m" });
+  assert.equal(editor.spec().workload.name, "six");
   editor.touchedSampling.add("temperature");
   fields.temperature.value = "0.5";
   assert.deepEqual(warmth(), [0.5, 0.5]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { documentOf, El, Event, finding } from "./elements.js";
+import { documentOf, El, Event, finding, of } from "./elements.js";
 
 Object.assign(globalThis, {
   window: { addEventListener() {} },
@@ -125,6 +125,10 @@ test("a sheet opens in a tab that cannot reach the page, a lesson in one file is
   assert.equal(tab.opener, null);
   await Home.prototype._paper.call({ learn }, { name: "l" }, "offline");
   assert.deepEqual(places, []);
+  const has = (/** @type {string} */ name, engines = null) =>
+    Home.prototype._hasPapers.call({ learn: { ...learn, engines } }, { name });
+  const made = /** @type {any} */ ({ can: (what) => what === "lesson_file" });
+  assert.deepEqual([has("l"), has("m"), has("m", made)], [true, false, true]);
   assert.deepEqual(
     ["href", "download"].map((name) => links[0].getAttribute(name)),
     ["papers/one.html", "one.html"],
@@ -300,7 +304,10 @@ function taskOf(meets, progress = new Progress()) {
   const stop = { text: [], goals: [{ name: "x", text: [] }], views: [] };
   const learn = {
     $,
-    words: { task: "Task", solved: "Solved", solved_look: "Look.", next_lesson: "Next:" },
+    words: {
+      ...{ task: "Task", solved: "Solved", solved_look: "Look.", next_lesson: "Next:" },
+      ...{ goal_met: "Met:", goal_open: "Open:" },
+    },
     doc: { terms: {} },
     options: { tabs: [1] },
     lesson: { name: "one", stops: [stop] },
@@ -355,6 +362,12 @@ test("a task that was solved in an earlier visit is still solved, whatever a lat
   task.begin();
   await ran("bad");
   task.end();
+  const other = taskOf([]);
+  other.offer();
+  other.task.begin();
+  await other.ran("bad");
+  other.task.end();
+  assert.match(other.offer(), /Open:/);
   assert.match(offer(), /✓.*Next: Two/);
 });
 
@@ -472,6 +485,99 @@ test("Space paints a cell of the mask, and pressed again takes it back", () => {
   const key = () => Object.assign(new Event("keydown"), { key: " " });
   const pressed = () => (paint._key(key()), paint._isOn(0, 0));
   assert.deepEqual([pressed(), pressed()], [true, false]);
+});
+
+test("arrows walk a painted mask to its edges, Enter checks it, and a drag paints as it began", () => {
+  const line = ["a", "b", "c"].map((text) => ({ r: "A", text }));
+  const cells = [0, 1].map((q) =>
+    [0, 1, 2].map((k) => Object.assign(new El(), { dataset: { q: String(q), k: String(k) } })),
+  );
+  let checked = 0;
+  const paint = of(Paint, {
+    ...{ ask: { queries: line, keys: line }, words: {}, cells, at: [0, 1] },
+    grid: Object.assign(new El(), { setPointerCapture() {} }),
+    check: () => (checked += 1),
+  });
+  const key = (/** @type {string} */ name) => {
+    const e = Object.assign(new Event("keydown", { cancelable: true }), { key: name });
+    paint._key(e);
+    return [e.defaultPrevented, ...paint.at];
+  };
+  for (const [name, ...expected] of /** @type {[string, boolean, number, number][]} */ ([
+    ["ArrowUp", true, 0, 1],
+    ["ArrowRight", true, 0, 2],
+    ["ArrowRight", true, 0, 2],
+    ["ArrowDown", true, 1, 2],
+    ["ArrowDown", true, 1, 2],
+    ["ArrowLeft", true, 1, 1],
+    ["x", false, 1, 1],
+  ]))
+    assert.deepEqual(key(name), expected, name);
+  const indices = cells.flat().map((/** @type {any} */ { tabIndex }) => tabIndex);
+  assert.deepEqual(indices, [undefined, -1, -1, undefined, 0, -1]);
+  assert.equal(checked, 0);
+  key("Enter");
+  assert.equal(checked, 1);
+  /** @type {any} */
+  let under = null;
+  document.elementFromPoint = () => /** @type {any} */ ({ closest: () => under });
+  paint._drag();
+  const drag = (/** @type {any[]} */ ...over) => {
+    const types = ["pointerdown", ...over.slice(1).map(() => "pointermove"), "pointerup"];
+    const taken = types.map((type, n) => {
+      under = over[n] ?? null;
+      const e = new Event(type, { cancelable: true });
+      paint.grid.dispatchEvent(Object.assign(e, { button: 0 }));
+      return e.defaultPrevented;
+    });
+    const on = cells.map((row) => row.map((el) => Number(el.classes.has("on"))).join(""));
+    return [taken[0], ...on, ...paint.at];
+  };
+  const [[a, b], [d, e, f]] = cells;
+  assert.deepEqual(drag(b, e, null, f), [true, "010", "011", 0, 1]);
+  assert.deepEqual(drag(f, d, a), [true, "010", "010", 1, 2], "what was painted is taken back");
+  assert.deepEqual(drag(null, a), [false, "010", "010", 1, 2]);
+});
+
+test("a stop opens its run or turns to its step, with its request selected", async () => {
+  const entry = { name: "six" };
+  const requests = [{ letter: "A" }, { letter: "B" }];
+  const shown = async (/** @type {any} */ stop, /** @type {any} */ more = {}) => {
+    /** @type {any[]} */
+    const did = [];
+    const tell =
+      (/** @type {string} */ name) =>
+      (/** @type {any[]} */ ...what) => {
+        did.push([name, ...what]);
+      };
+    const watch = {
+      state: { layout: "desk", entry, run: { requests } },
+      ...{ isTranslated: true, recorded: (name) => (name === "six" ? entry : undefined) },
+      ...Object.fromEntries(
+        ["pause", "missing", "open", "turnToStep", "pin", "chooseTab"].map((n) => [n, tell(n)]),
+      ),
+      ...more,
+    };
+    const page = { dataset: /** @type {any} */ ({}) };
+    const stage = of(Stage, { watch, page, panels: [] });
+    await stage.show({ run: "six", step: 3, views: ["row", "kv"], ...stop }, "say");
+    assert.deepEqual(page.dataset, { veil: "say", views: "row kv" });
+    assert.deepEqual(did.slice(0, 2), [["pause"], ["chooseTab", "kv"]]);
+    return did.slice(2);
+  };
+  const open = (/** @type {any} */ pin) => [["open", entry, { step: 3, pin, tab: "kv" }]];
+  assert.deepEqual(await shown({}), [["turnToStep", 3]]);
+  assert.deepEqual(await shown({ pin: "B" }), [
+    ["turnToStep", 3],
+    ["pin", requests[1]],
+  ]);
+  assert.deepEqual(await shown({ pin: "Z" }), [
+    ["turnToStep", 3],
+    ["pin", null],
+  ]);
+  assert.deepEqual(await shown({ pin: "B" }, { isTranslated: false }), open("B"));
+  assert.deepEqual(await shown({}, { state: { layout: "desk", entry: {} } }), open(undefined));
+  assert.deepEqual(await shown({ run: "ten" }), [["missing", "ten"]]);
 });
 
 test("a lesson that asks nothing is never done", () => {

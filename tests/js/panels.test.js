@@ -467,6 +467,23 @@ test("a block says which layers it is for, and what of it is filled", () => {
   ]);
 });
 
+test("a tile of several blocks is as full as it has blocks in use", () => {
+  const owners = [{ request: { letter: "A" } }];
+  const shown = new Map([4, 6].map((block) => [block, owners]));
+  const drawn = (/** @type {number} */ tile) => {
+    const g = new Recorder();
+    const state = { palette: g.palette, focus: null, run: { numBlocks: 7 } };
+    of(BlocksView, { group: 4, shown })._tile(g, state, tile, { x: 1, y: 2, w: 3, h: 4 });
+    return g.boxes.map(({ style, alpha }) => [style, Number(alpha.toFixed(4))]);
+  };
+  assert.deepEqual(drawn(0), [["empty", 1]]);
+  // two of three: the last tile has no fourth
+  assert.deepEqual(drawn(1), [
+    ["empty", 1],
+    ["A solid", 0.7833],
+  ]);
+});
+
 test("a table of lanes has the numbers of steps, not their places in the record", () => {
   const run = runOf([
     event(5, {

@@ -134,14 +134,18 @@ function streamed(t, texts, options) {
     return { found, asked, error: await end };
   })();
 }
-const message = (id, ...deltas) => `id: ${id}\ndata: ${JSON.stringify(deltas)}\n\n`;
+const message = (id, ...deltas) =>
+  `: still here\nid: ${id}\ndata: [\ndata: ${JSON.stringify(deltas).slice(1)}\n\n`;
 
 test("a stream that breaks often is resumed behind what has come as long as something comes", async (t) => {
-  const texts = [0, 1, 2, 3, 4, 5, 6].map((id) => message(id, { n: id }));
-  const last = message(7, { n: 7, done: true });
-  const { found, asked, error } = await streamed(t, [...texts, last], { from: 0 });
-  assert.deepEqual([found, error], [[0, 1, 2, 3, 4, 5, 6, 7], undefined]);
-  assert.deepEqual(asked.slice(0, 3), ["s?from=0", "s?from=1", "s?from=2"]);
+  const texts = [7, 8, 9, 10, 11, 12].map((id) => message(id, { n: id }));
+  const last = message(13, { n: 13, done: true });
+  const { found, asked, error } = await streamed(t, [...texts, last], { from: 7 });
+  assert.deepEqual([found, error], [[7, 8, 9, 10, 11, 12, 13], undefined]);
+  assert.deepEqual(
+    asked,
+    found.map((n) => `s?from=${n}`),
+  );
 });
 
 test("a stream from which nothing comes is given up after the fourth try in a row", async (t) => {
@@ -394,4 +398,65 @@ test("what is found out about a model is of the one that is chosen now", async (
   await first;
   assert.deepEqual([field.facts, field.error, told], [null, "There is no org/b.", 1]);
   assert.equal(field.says.textContent, "There is no org/b.");
+});
+
+test("of a model is told what it takes and what it lacks, and nothing that is not known", () => {
+  const usual = {
+    ...{ architecture: "Llama", parameters: 1.1e9, layers: 22, stored: ["bfloat16", "uint8"] },
+    ...{ weights: 2 ** 31, free: 2 ** 32, dtype: "float32", loaded: false, context: 2048 },
+    ...{ kv_bytes_per_token: 1024, pool: 1024 * 16 * 100 + 1, download: 0, file: null },
+    ...{ has_tokenizer: true, has_chat_template: true },
+  };
+  const told = (/** @type {object} */ more = {}, kept = 0, blockSize = 16) => {
+    const field = of(ModelField, { kept, options: { blockSize: () => blockSize } });
+    const [name, list, ...warnings] = field._facts({ ...usual, ...more });
+    const rows = list.children.map((/** @type {El} */ el) => el.textContent.trim());
+    return [name.textContent, ...rows, ...warnings.filter(Boolean).map((el) => el.textContent)];
+  };
+  const rows = {
+    Parameters: "1.10 G, 22 layers",
+    "Stored in": "bfloat16, uint8",
+    Weights: "2.00 GiB in float32, of 4.00 GiB free",
+    "KV cache": "1.00 KiB a token; 100 blocks of 16 tokens fit",
+    Context: "2,048 tokens",
+  };
+  const expected = (/** @type {object} */ changed = {}, /** @type {string[]} */ ...warnings) => [
+    "Llama",
+    ...Object.entries({ ...rows, ...changed })
+      .flat()
+      .filter((words) => words !== null),
+    ...warnings,
+  ];
+  assert.deepEqual(told(), expected());
+  assert.deepEqual(told({ parameters: 353e6 }), expected({ Parameters: "353 M, 22 layers" }));
+  assert.deepEqual(
+    told({ parameters: 1234, layers: 1 }),
+    expected({ Parameters: "1,234, 1 layer" }),
+  );
+  assert.deepEqual(told({ free: null }), expected({ Weights: "2.00 GiB in float32" }));
+  const loaded = expected({ Weights: "2.00 GiB in float32, loaded" });
+  assert.deepEqual(told({ loaded: true, free: 0 }), loaded);
+  const little =
+    "There is too little memory for it now: choose a smaller number format, or another model.";
+  const tight = { Weights: "2.00 GiB in float32, of 2.00 GiB free" };
+  assert.deepEqual(told({ free: 2 ** 31 }), expected(tight));
+  assert.deepEqual(told({ free: 2 ** 31 - 1 }), expected(tight, little));
+  const large = { "KV cache": "1.00 KiB a token; 25 blocks of 64 tokens fit" };
+  assert.deepEqual(told({}, 0, 64), expected(large));
+  const { "KV cache": _kv, Context: _context, ...short } = rows;
+  assert.deepEqual(told({ kv_bytes_per_token: 0, context: null }), [
+    ...["Llama", ...Object.entries(short).flat()],
+  ]);
+  assert.deepEqual(told({ download: 2 ** 20 }), expected({ "To fetch": "1.00 MiB" }));
+  const here = expected({ "In this browser": "1.00 MiB Remove" });
+  assert.deepEqual(told({ download: 2 ** 20 }, 2 ** 20), here);
+  const lacks = [
+    "It has no tokenizer: prompts must be token ids.",
+    "It has no chat template: prompts are text.",
+  ];
+  const without = { has_tokenizer: false, has_chat_template: false };
+  assert.deepEqual(told(without), expected({}, lacks[0]));
+  assert.deepEqual(told({ ...without, file: 2 ** 20 }), [
+    ...expected({ "On your machine": "1.00 MiB Remove" }, ...lacks),
+  ]);
 });

@@ -301,9 +301,9 @@ export class Editor {
     /** @type {Json[]} */
     this.rows = [];
     this.$(".request-rows").replaceChildren();
-    const { requests = [], name: workloadName, arrival_unit: unit } = workload || {};
+    const { requests = [], name, arrival_unit: unit } = workload || {};
     for (const request of requests) this._row(request);
-    this.workloadName = workloadName || "custom";
+    this.workloadName = name;
     this.field("arrival_unit").value = unit || "step";
     this.field("policy").value = config.policy;
     for (const name of [...NUMBERS, "num_blocks"]) this.field(name).value = config[name] ?? "";
