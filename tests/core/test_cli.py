@@ -23,7 +23,7 @@ from core.cli import COMMANDS, main, output
 from core.cli.check import MOST_WARNINGS, _print_agreement, _print_result
 from core.cli.import_ import _print
 from core.cli.long import is_long, print_file
-from core.cli.options import LIMITS
+from core.cli.options import LIMITS, MOST_THREADS
 from core.cli.report import (
     _parameters,
     _time,
@@ -128,6 +128,11 @@ def test_presets_and_models_as_text_and_as_json(capsys):
         (
             "compare --repeats 0",
             "Invalid value for '--repeats': Input should be greater than or equal to 1, not '0'.",
+        ),
+        (
+            f"run --preset gpt2-six --threads {MOST_THREADS + 1}",
+            f"Invalid value for '--threads': Input should be less than or equal to {MOST_THREADS},"
+            f" not '{MOST_THREADS + 1}'.",
         ),
         (
             "show --order x f",
@@ -614,7 +619,7 @@ def test_keys_that_are_not_drawn_are_counted():
     trace = record(EngineConfig(max_num_seqs=2), request("r0", 9, 2), request("r1", 30, 2))
     for width in (30, 40, None):
         lines = [str(line) for line in mask_lines(trace, 1, width=width)]
-        (header,) = [line for line in lines if line.lstrip().startswith("keys:")]
+        (header,) = [line for line in lines if line.startswith("keys: A")]
         drawn = len(re.findall("[AB]", header))
         said = f"… stands for folded keys, {41 - drawn} in all; --full draws every one"
         assert (lines[-1] == said, drawn < 41) == (width is not None, width is not None)

@@ -186,6 +186,7 @@ MADE_UP = "MADE_UP"  # a simulated run
             ("show", TRACE, "--step", "0"),
             "The mask of step 0 has 28 × 28 cells; at most 100 are drawn here.",
         ),
+        (("show", TRACE, "--html", "page.html"), "`python -m core` makes no pages;"),
         (("check", MADE_UP, "--rerun"), "A simulated run has no model to run again."),
         (("workload", SIZES, "--out", "w", "--speed", "0"), "The speed must be above 0, not 0."),
         (
@@ -215,13 +216,14 @@ MADE_UP = "MADE_UP"  # a simulated run
 def test_what_a_command_cannot_do_is_refused(args, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("core.cli.terminal.MOST_CELLS", 100)
+    monkeypatch.setattr("core.page.draw", None)  # where only the command line is installed
     Path(SIZES).write_text('{"prompt_tokens": 9, "output_tokens": 4}\n', encoding="utf-8")
     Path("odd/.token").mkdir(parents=True)
     if MADE_UP in args:
         assert call(*RUN, "--simulate", "h100:8b", "--out", MADE_UP) == 0
         capsys.readouterr()
     assert words in refusal(capsys, *args)
-    assert "w" not in os.listdir()
+    assert not {"w", "page.html"} & set(os.listdir())
 
 
 def test_nothing_is_minus_zero():

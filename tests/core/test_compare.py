@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from core import Request, SamplingParams, Workload
 from core.cli.compare import _fastest_sentence, _outputs_sentence
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
@@ -19,6 +20,7 @@ from core.measure.compare import (
     compare,
     comparing,
     first_differences,
+    greedily,
     machine,
     median_of,
     nearest_to_median,
@@ -109,6 +111,15 @@ def test_outputs_are_identical_or_the_first_difference_is_named():
         ([first, first, first], " (3 differences in all)"),
     ):
         assert _outputs_sentence(replace(result, differences=more)) == f"{says}{so}."
+
+
+def test_what_is_asked_beside_baselines_is_asked_without_sampling_and_stop_strings():
+    sampled = SamplingParams(7, temperature=0.5, seed=3, stop=("x",), ignore_eos=True)
+    asked = Request("a", prompt="Hark", arrival=1.5, sampling=sampled)
+    plain = greedily(Workload([asked], "mine", "s"))
+    (one,) = plain
+    assert one == replace(asked, sampling=SamplingParams(7, ignore_eos=True))
+    assert (plain.name, plain.arrival_unit) == ("mine", "s")
 
 
 def test_a_run_too_short_for_the_clock_is_refused():

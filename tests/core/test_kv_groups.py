@@ -441,7 +441,10 @@ def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
             assert driver.step()
         driver.close()
     (raw,) = read_raw([path])
-    assert raw.complete
+    come = [arrived["t"] for step in raw.steps for arrived in step["arrived"]]
+    # one after the other, and before the step that takes them up
+    assert raw.complete and [0, *come] == sorted({0, *come}) and len(come) == 4
+    assert come[-1] <= raw.steps[0]["t_start"]
     trace = checked_trace(raw)
     ring, full = trace.header.groups
     assert (ring.kind, ring.window, ring.layers, ring.units) == ("ring", 40, (0, 1, 2), 3)

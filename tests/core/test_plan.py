@@ -401,6 +401,9 @@ def test_each_setting_is_a_row_of_its_own_numbers(capsys: Any) -> None:
         " block of 4 tokens."
     )
     assert fit_is.startswith("The fit is off by 0.0 % (median)")
+    _print(plan(measured(), lanes=[1]), [])  # without limits nothing is good
+    without = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert without[1].endswith("preempted waiting") and without[5].endswith(" 85.1 0 5")
     assert [_signed(error) for error in (None, 0.0004, 0.0006, -0.25)] == [
         "–",
         "0.0 %",
