@@ -61,6 +61,10 @@ class Life:
         return self.reason is not None and not self.holds_lane
 
     @property
+    def is_waiting(self) -> bool:
+        return bool(self.waits) and self.waits[-1][1] is None
+
+    @property
     def holds_lane(self) -> bool:
         return bool(self.lane_spans) and self.lane_spans[-1][2] is None
 
@@ -187,8 +191,9 @@ class LiveRun:
         for finished in resumed.ended:
             lives[finished.request].reason = finished.finish_reason
         lanes = {carried.request: carried.lane for carried in resumed.running}
+        still = {carried.request for carried in resumed.waiting if not carried.was_preempted}
         for request, life in lives.items():
-            if life.waits and life.waits[-1][1] is None:
+            if life.is_waiting and request not in still:
                 life.waits[-1][1] = step - 1
             if (
                 life.lane_spans
@@ -203,7 +208,8 @@ class LiveRun:
             life.has_gap |= has_run
             life.generated += len(carried.tokens)
             if carried.lane is None:
-                life.waits.append([step, None, carried.was_preempted])
+                if not life.is_waiting:
+                    life.waits.append([step, None, carried.was_preempted])
                 continue
             if not life.waits:
                 life.waits.append([step, step - 1, False])
@@ -221,7 +227,7 @@ class LiveRun:
         for finished in event.finished:
             life = lives[finished.request]
             life.reason = finished.finish_reason
-            if finished.when == "before" and life.waits[-1][1] is None:
+            if finished.when == "before" and life.is_waiting:
                 life.waits[-1][1] = step - 1
         for left in event.released:
             if left.when == "before":
