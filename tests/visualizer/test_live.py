@@ -172,7 +172,7 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
         pytest.skip("node is not installed")
     policy, *press = name.split()
     trace = (
-        with_gaps(pressed(policy), range(1, 3), range(6, 10), range(14, 19))
+        with_gaps(pressed(policy), range(1, 3), range(6, 10), range(20, 23), range(25, 26))
         if "gaps" in press
         else pressed(policy)
         if press

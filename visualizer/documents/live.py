@@ -30,10 +30,11 @@ HIDDEN = "•"  # replaces every token's text
 class Life:
     """A request as a new viewer needs to know it. Steps are numbers, times are seconds of the run.
 
-    waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
-    None]. computed: when its first pass began. is_unseen: that was in steps that are not shown.
-    has_gap: it ran in such steps. token: when its first token came. steps: how many steps it held a
-    lane. others: the requests that held one at the same time.
+    waits: [first step, last step or None, preempted], and once more the first step if the wait
+    began in steps that are not shown. laneSpans: [lane, first step, last step or None]. computed:
+    when its first pass began. is_unseen: that was in steps that are not shown. has_gap: it ran in
+    such steps. token: when its first token came. steps: how many steps it held a lane. others: the
+    requests that held one at the same time.
     """
 
     by: str
@@ -209,7 +210,7 @@ class LiveRun:
             life.generated += len(carried.tokens)
             if carried.lane is None:
                 if not life.is_waiting:
-                    life.waits.append([step, None, carried.was_preempted])
+                    life.waits.append([step, None, carried.was_preempted, step])
                 continue
             if not life.waits:
                 life.waits.append([step, step - 1, False])
