@@ -23,6 +23,7 @@ function seen(run, i) {
       waited,
       ttft,
       preemptions,
+      request.waits.length > 0, // where the card says in which step it came
       Boolean(request.finished && request.finished.step <= i),
     ];
     return [...now, run.promptLength(request), run.texts.output[request.id]?.slice(0, n).join("")];

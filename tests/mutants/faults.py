@@ -2271,10 +2271,17 @@ FAULTS = (
     ),
     Fault(
         "a name that the owner allows is a stranger's",
-        "visualizer/ui.py",
-        "else (host, *allow_hosts)",
-        "else (host,)",
-        ("visualizer/test_public.py::test_a_page_answers_to_the_names_that_its_owner_allows",),
+        "visualizer/server/limits.py",
+        "return host, *allowed",
+        "return (host,)",
+        ("visualizer/test_public.py::test_a_page_knows_its_names_unless_a_proxy_has_others",),
+    ),
+    Fault(
+        "who came in steps that are not shown has no hue for those who come later",
+        "visualizer/charts/theme.py",
+        "dealt |= self._dealt(running)",
+        "self._dealt(running)",
+        ("visualizer/test_live.py::test_a_run_from_a_beginning_is_the_run_from_its_start",),
     ),
     Fault(
         "a pass of almost a millisecond takes 1,000 microseconds",

@@ -30,10 +30,11 @@ HIDDEN = "•"  # replaces every token's text
 class Life:
     """A request as a new viewer needs to know it. Steps are numbers, times are seconds of the run.
 
-    waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
-    None]. computed: when its first pass began. is_unseen: that was in steps that are not shown.
-    has_gap: it ran in such steps. token: when its first token came. steps: how many steps it held a
-    lane. others: the requests that held one at the same time.
+    waits: [first step, last step or None, preempted], and once more the first step if the wait
+    began in steps that are not shown. laneSpans: [lane, first step, last step or None]. computed:
+    when its first pass began. is_unseen: that was in steps that are not shown. has_gap: it ran in
+    such steps. token: when its first token came. steps: how many steps it held a lane. others: the
+    requests that held one at the same time.
     """
 
     by: str
@@ -59,6 +60,10 @@ class Life:
     @property
     def is_gone(self) -> bool:
         return self.reason is not None and not self.holds_lane
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self.waits) and self.waits[-1][1] is None
 
     @property
     def holds_lane(self) -> bool:
@@ -187,8 +192,9 @@ class LiveRun:
         for finished in resumed.ended:
             lives[finished.request].reason = finished.finish_reason
         lanes = {carried.request: carried.lane for carried in resumed.running}
+        still = {carried.request for carried in resumed.waiting if not carried.was_preempted}
         for request, life in lives.items():
-            if life.waits and life.waits[-1][1] is None:
+            if life.is_waiting and request not in still:
                 life.waits[-1][1] = step - 1
             if (
                 life.lane_spans
@@ -203,7 +209,8 @@ class LiveRun:
             life.has_gap |= has_run
             life.generated += len(carried.tokens)
             if carried.lane is None:
-                life.waits.append([step, None, carried.was_preempted])
+                if not life.is_waiting:
+                    life.waits.append([step, None, carried.was_preempted, step])
                 continue
             if not life.waits:
                 life.waits.append([step, step - 1, False])
@@ -221,7 +228,7 @@ class LiveRun:
         for finished in event.finished:
             life = lives[finished.request]
             life.reason = finished.finish_reason
-            if finished.when == "before" and life.waits[-1][1] is None:
+            if finished.when == "before" and life.is_waiting:
                 life.waits[-1][1] = step - 1
         for left in event.released:
             if left.when == "before":

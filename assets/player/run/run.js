@@ -191,13 +191,10 @@ export class Run {
       hue,
       arrived,
       before,
-      waits: waits.map(
-        (/** @type {[number, number | null, boolean]} */ [first, last, preempted]) => [
-          from(first),
-          to(last),
-          preempted,
-        ],
-      ),
+      waits: waits.map((/** @type {[number, number | null, boolean, ...number[]]} */ given) => {
+        const [first, last, preempted, ...since] = given;
+        return [from(first), to(last), preempted, ...since.map(from)];
+      }),
     });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of laneSpans) {

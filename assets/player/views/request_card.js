@@ -89,14 +89,14 @@ function endWords(run, request, { step, reason }) {
 }
 
 /**
- * When the first pass for a request began, in the steps up to i; null if there is none.
+ * When the first pass for a request began, in the steps up to i; null if there is none, or if that
+ * was in steps that are not shown.
  * @param {Run} run @param {RunRequest} request @param {number} i
  */
 function startOf(run, request, i) {
-  const [[came, , wasPreempted] = []] = request.waits;
-  // it was first computed in steps that are not shown
-  if (request.cameUnseen && (request.laneSpans[0]?.from === came || wasPreempted)) return null;
-  for (const { segments, passes } of run.events.slice(0, i + 1)) {
+  for (const { segments, passes, resumed } of run.events.slice(0, i + 1)) {
+    const now = resumed && [...resumed.running, ...resumed.waiting.filter((w) => w.wasPreempted)];
+    if (now?.some((carried) => carried.request === request.id)) return null;
     const first = segments.find((s) => s.request === request.id);
     if (first) return passes[first.passIndex].tStart;
   }
