@@ -54,18 +54,25 @@ test("too little memory is said of a model that is to be loaded, not of one that
   assert.doesNotMatch(said(true), /too little memory/);
 });
 
-test("other requests to compare leave the model that a visitor brought", async () => {
-  const chosen = (isOwn) => {
-    const models = [];
-    const form = of(NewComparison, {
-      _say: async () => ({ config: {}, model: "small" }),
-      fields: { max_num_seqs: {}, max_num_batched_tokens: {} },
-      model: { isOwn, choose: ({ model }) => models.push(model) },
-      device: { choose() {} },
-    });
-    return form._chosen().then(() => models);
+test("other requests to compare leave the model that a visitor brought, not one of other requests", async () => {
+  const model = {
+    get isOwn() {
+      return this.value !== "small";
+    },
+    choose: (spec) => (model.value = spec.model),
+    value: "a folder",
   };
-  assert.deepEqual([await chosen(true), await chosen(false)], [[], ["small"]]);
+  let comes = "";
+  const form = of(NewComparison, {
+    _say: async () => ({ config: {}, model: comes }),
+    fields: { max_num_seqs: {}, max_num_batched_tokens: {} },
+    model,
+    device: { choose() {} },
+  });
+  const after = async (name) => ((comes = name), await form._chosen(), model.value);
+  assert.equal(await after("large"), "a folder");
+  model.value = "small";
+  assert.deepEqual([await after("large"), await after("small")], ["large", "small"]);
 });
 
 test("Enter sends a prompt, but not that which ends a composed word or begins a line", () => {

@@ -6859,8 +6859,15 @@ FAULTS = (
     Fault(
         "choosing other requests replaces the model that a visitor brought",
         "assets/player/compare/new_comparison.js",
-        "if (!this.model.isOwn) this.model.choose(spec);",
-        "this.model.choose(spec);",
+        "if (!this.model.isOwn || this.model.value === this._came)",
+        "if (this._came !== 0)",
+        ("js/forms.test.js",),
+    ),
+    Fault(
+        "a model that came with other requests stays when others are chosen",
+        "assets/player/compare/new_comparison.js",
+        " || this.model.value === this._came",
+        "",
         ("js/forms.test.js",),
     ),
     Fault(

@@ -61,15 +61,18 @@ def opened(visit, url: str, hash: str = "part=live", **context: object) -> Page:
     return page
 
 
+IDS = "inflightLive.mine.requests.map(own => own.id)"
+
+
 def ask(page: Page, prompt: str, tokens: int = 12, name: str = "") -> str:
     """The id of the request that the page's form adds."""
-    before = page.locator(".own-row").count()
+    before = page.evaluate(f"{IDS}[0] || ''")
     page.fill("[name=nickname]", name)
     page.fill("[name=tokens]", str(tokens))
     page.fill("[name=prompt]", prompt)
     page.click(".ask-button")
-    settled(page, "(n) => document.querySelectorAll('.own-row').length > n", before)
-    return page.evaluate("inflightLive.mine.requests[0].id")
+    settled(page, f"(id) => ({IDS}[0] || id) !== id", before)  # listed before it has one
+    return page.evaluate(f"{IDS}[0]")
 
 
 HAVE = (

@@ -132,7 +132,9 @@ export class NewComparison {
     const spec = await this._say();
     if (!spec) return;
     for (const limit of LIMITS) this.fields[limit].value = String(spec.config[limit]);
-    if (!this.model.isOwn) this.model.choose(spec);
+    // a visitor's own model stays, one that came with other requests does not
+    if (!this.model.isOwn || this.model.value === this._came) this.model.choose(spec);
+    this._came = spec.model;
     this.device.choose(spec.device || "auto");
   }
 
