@@ -24,7 +24,7 @@ from visualizer.write.answers import MOST_VALUES, _told
 from visualizer.write.cases import AGAIN, CHANGED, NOTHING, Case, Result, called, here
 from visualizer.write.code import Fault
 from visualizer.write.exercises import EXERCISES, SAYS, Check, cases_of, checking
-from visualizer.write.grade import ended
+from visualizer.write.grade import Grade, ended
 from visualizer.write.masks import ChunkInRow, _mask
 from visualizer.write.masks import _wrong as _wrong_mask
 from visualizer.write.pools import Op, Script, _Rules
@@ -163,6 +163,12 @@ def test_the_smallest_case_is_shown():
         "[]",
         "A gave its blocks back, and its table still has some.",
     )
+
+
+def test_what_code_prints_does_nothing_to_a_terminal():
+    printed = "\x1b[2J\tit’s “right”"
+    said = Grade("mask", Result(0, 9, Fault("It is not."), printed=printed), 0.0).said()
+    assert said == "mask: It is not.\n    It printed:\n    | \\x1b[2J\\tit’s “right”\n"
 
 
 # -- in a process of its own -----------------------------------------------------------------------

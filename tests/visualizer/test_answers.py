@@ -336,5 +336,16 @@ def test_each_turn_of_a_tab_has_its_full_time_again():
             assert limit.line == 2
             assert TabJob(iter([{"done": True}]), limit).turn(1) == '[{"done": true}]'
             assert limit.line is None
+        # so has each step of a run that is timed in a sandbox
+        begun: list[int | None] = []
+        tab = Tab(
+            json.dumps({"device_name": "Node", "versions": {}}),
+            lambda: begun.append(tab._limit.line),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            TabJob(overdue(), tab._limit).turn(1)
+        assert tab._limit.line == 2
+        tab._answers.between()
+        assert begun == [None]
     finally:
         signal.signal(signal.SIGINT, before)

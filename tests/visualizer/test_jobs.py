@@ -140,9 +140,8 @@ def test_a_preset_that_was_changed_is_compared_under_no_name_of_ours(tmp_path: P
     spec["workload"]["name"] = "gpt2-six"
     job = Job(Compare(spec, HERE), HERE, ModelCache(), Store(tmp_path, 2**24, str))
     job.run()
-    assert (
-        json.loads(Path(job.answer["url"]).read_text(encoding="utf-8"))["title"] == "Your requests"
-    )
+    made = json.loads(Path(job.answer["url"]).read_text(encoding="utf-8"))
+    assert (made["name"], made["title"]) == ("custom", "Your requests")
 
 
 class Slow(ModelCache):

@@ -105,6 +105,7 @@ RUN = [
         ("mixes(2)", 5),
         ("mixes(3)", 7),
         ("chunks", 2),  # what step 1 goes on from was found
+        ("chunks(2)", None),  # what continues an answer is no chunk
         ("two_join", 5),  # in step 0 nobody writes yet
         ("short_of_budget", 5),  # in step 2 nobody waits
         ("short_of_blocks", 6),

@@ -186,6 +186,7 @@ def test_a_setting_that_lies_beyond_what_was_measured_is_named(trace: Trace) -> 
         ({"budgets": "512"}, "whole numbers from 1"),
         ({"lanes": [True]}, "whole numbers from 1"),
         ({"policies": ["fastest"]}, "Choose policies by name"),
+        ({"policies": [["static"]]}, "Choose policies by name"),
         ({"slos": {"ttft_s": 0}}, "The limits of a good request are seconds above 0"),
         ({"slos": {"ttft_s": True}}, "seconds above 0"),
         ({"slos": {"ttft": 1.0}}, "seconds above 0"),
