@@ -19,6 +19,7 @@ from click import Context
 from typer.main import get_group
 
 import core
+from core.cli import COMMANDS
 from core.config import POLICIES
 from core.workload.presets import PRESETS
 from measure import files
@@ -194,6 +195,11 @@ def test_every_command_in_the_documents_exists():
         if name != "page":  # its options are those of app.py
             options = {word.split("=")[0] for word in words if word.startswith("--")}
             assert name in known and options <= known[name], [name, *words]
+    listed = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    ours = re.findall(
+        r"^\| `([a-z-]+)", listed.partition("## The page's commands")[2], re.MULTILINE
+    )
+    assert set(ours) == known.keys() - COMMANDS.keys()
 
 
 @pytest.mark.slow
