@@ -162,8 +162,10 @@ def test_a_truncated_archive_and_a_missing_file_are_refused(tmp_path, capsys) ->
         assert end.value.code == 2 and says in capsys.readouterr().err
 
 
-def test_a_replay_follows_the_recorded_settings() -> None:
-    """Under a watermark the second request waits; without it both are admitted at once."""
+def test_a_replay_follows_the_recorded_settings_and_has_an_end(monkeypatch) -> None:
+    """Under a watermark the second request waits; without it both are admitted at once, and one
+    step is enough.
+    """
     asked = [{"id": f"r{i}", "prompt": [i] * 20, "max_tokens": 1, "arrival": 0} for i in range(2)]
     workload = {
         "seqs": 2,
@@ -175,3 +177,7 @@ def test_a_replay_follows_the_recorded_settings() -> None:
     }
     assert decisions(workload)[0][0] == ["r0", "r1"]
     assert decisions({**workload, "watermark": 0.2})[0][0] == ["r0"]
+    monkeypatch.setattr("core.proof.replay._MOST_STEPS", 1)
+    assert len(decisions(workload)) == 1
+    with pytest.raises(InvalidWorkload, match="the workload does not end within 1 steps"):
+        decisions({**workload, "watermark": 0.2})

@@ -634,7 +634,8 @@ def test_one_request_for_which_there_is_no_room_is_one():
 
 
 def test_a_size_is_rounded_before_its_unit_is_chosen():
-    assert [_parameters(n) for n in (999_940_000, 999_960_000)] == ["999.9 M", "1.0 B"]
+    sizes = (999_940_000, 999_950_000, 999_960_000)
+    assert [_parameters(n) for n in sizes] == ["999.9 M", "1.0 B", "1.0 B"]
 
 
 def test_a_time_is_rounded_before_its_unit_is_chosen():

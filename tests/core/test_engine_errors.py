@@ -6,6 +6,7 @@ import math
 import re
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from core.engine.arrivals import FutureRequests
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
 from core.proof.verify import check
 from core.scheduler.state import RequestState
+from core.torch_engine.engine import ModelExecutor
 from core.workload.presets import preset
 from worlds.small import (
     EOS,
@@ -528,6 +530,15 @@ def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_agai
     assert not engine.has_work
     model.broken = False
     assert engine.run(Workload(requests((3, 20)), name="fails")).complete
+
+
+def test_a_full_gpu_is_told_with_its_sizes(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**29, 3 * 2**30))
+    executor = ModelExecutor(SimpleNamespace(device=torch.device("cuda")), Execution())
+    assert executor.failure(torch.OutOfMemoryError("CUDA out of memory.")) == (
+        "the GPU ran out of memory (0.50 of 3.00 GiB were free); a smaller KV pool or budget needs"
+        " less"
+    )
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from core.browser.weights import panels, rope_factors
 from core.config import BUILTIN_MODELS, SMOLLM2
 from core.engine.engine import EngineCore
 from core.errors import UnsupportedModel
-from core.recorders.texts import tokenizer_of
+from core.recorders.texts import model_folder, tokenizer_of
 from core.torch_engine.models import gguf, smollm2
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.gguf import GgufFile, reader
@@ -112,12 +112,22 @@ def test_a_file_is_a_model_with_tokenizer_and_template(tmp_path, models_dir, mon
     assert len(trace.outputs["A"]) == 4
     assert tokenizer_of(file).get_vocab() == tokenizer.get_vocab()  # by which `check` reads texts
     assert list((models_dir / "gguf").iterdir()) == [made]  # made once
+    for read, there in (({file}, made), (set(), None)):  # where only some models may be read
+        monkeypatch.setattr("core.recorders.texts._confined", frozenset(read))
+        assert model_folder(file) == there
     os.utime(file, ns=(1, 1))
     describe_model(file)
     assert len(list((models_dir / "gguf").iterdir())) == 2  # of another file
     monkeypatch.setattr(gguf, "_MADE", 0)
     describe_model(file)
     assert len(list((models_dir / "gguf").iterdir())) == 3  # in another way
+
+
+def test_making_a_folder_tells_how_many_tensors_are_read(tmp_path):
+    """Embedding, last norm, and nine tensors of either layer."""
+    file, told = write(tmp_path / "tiny.gguf"), []
+    gguf.make_folder(file, tmp_path / "made", lambda *progress: told.append(progress))
+    assert told == [(done, 20) for done in range(20)]
 
 
 def test_words_are_split_as_the_file_says(tmp_path):
@@ -448,6 +458,13 @@ def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
         ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind “Q4_1, Q8_0” are not computed in a tab"),
         ({"llama__embedding_length": 96}, "its “token_embd” has another size than the file says"),
         ({"llama__attention__head_count_kv": 3}, "its attention heads have sizes that"),
+        *(
+            (
+                {"weights": {"output_norm.weight": norm}},
+                "its “output_norm.weight” is not what a tab computes",
+            )
+            for norm in (np.ones(HIDDEN, np.float16), np.ones(HIDDEN // 2, np.float32))
+        ),
         (
             {"spoiled": [("blk.0.attn_q.bias", (64,))]},
             "with other biases or head norms than its kind has",

@@ -38,7 +38,7 @@ from core.torch_engine.models import pretrained
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter, resolve_device, resolve_dtype
 from core.torch_engine.models.names import public_name
-from core.torch_engine.models.probe import probe
+from core.torch_engine.models.probe import _agree, probe
 from core.torch_engine.models.tokenizer import describe_model
 from core.torch_engine.models.watch import ProgressBar
 from worlds.families import BY_NAME, Family, generate, requests
@@ -499,6 +499,20 @@ def test_from_pretrained_checks_device_and_dtype_before_it_loads(monkeypatch):
         Engine.from_pretrained("shakespeare-char", device="tpu")
     with pytest.raises(UnsupportedModel, match="float"):
         Engine.from_pretrained("shakespeare-char", device="cpu", dtype="int4")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "same"),
+    [
+        ([-torch.inf, torch.nan, 1, 2], [-torch.inf, torch.nan, 1, 2], True),
+        ([-torch.inf, 0, 1e-4], [-torch.inf, 0, 0], False),  # the others are all alike
+        ([5, 0, 1], [-torch.inf, 0, 1], False),
+        ([torch.inf, 0, 1], [-torch.inf, 0, 1], False),
+    ],
+)
+def test_the_probe_compares_what_is_not_finite(mine, theirs, same, dtype):
+    assert _agree(torch.tensor(mine, dtype=dtype), torch.tensor(theirs, dtype=dtype)) == same
 
 
 def test_probe_leaves_dropout_off():

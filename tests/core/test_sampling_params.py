@@ -277,6 +277,7 @@ def test_odd_numbers_are_refused_by_name(name):
 @pytest.mark.parametrize(
     "given, said",
     [
+        ({"max_new_tokens": 2**31}, "max_new_tokens"),
         ({"min_p": 1.1}, "min_p"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"presence_penalty": 2.1}, "presence_penalty"),

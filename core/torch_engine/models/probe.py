@@ -209,12 +209,12 @@ def _part(lane: int, tokens: list[int], start: int, samples: bool = True) -> Sch
 
 
 def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
-    """Whether two rows of logits are equal up to rounding; NaN equals NaN."""
+    """Whether two rows of logits are equal up to rounding; NaN equals NaN, an infinity itself."""
     exact = mine.dtype in (torch.float32, torch.float64)
     mine, theirs = mine.float(), theirs.float()
     if not torch.equal(mine.isnan(), theirs.isnan()):
         return False
-    difference = (mine - theirs).nan_to_num(0.0, 0.0, 0.0)
+    difference = (mine - theirs).nan_to_num(0.0)
     size = theirs.nan_to_num(0.0, 0.0, 0.0).std()
     if exact:
         return bool(difference.abs().max() <= 1e-3 * size)
