@@ -77,13 +77,15 @@ class _Known:
         most: int = self.asked["sampling"]["max_new_tokens"]
         return most
 
-    def is_asked_as(self, request: Request | None) -> bool:
-        """Whether a workload has this request as the steps have it, as far as they record it."""
-        return (
-            request is not None
-            and request.prompt_token_ids in (None, tuple(self.prompt))
-            and self.asked["sampling"].items() <= vars(request.sampling).items()
-        )
+    def is_asked_as(self, request: Request | None, longest: int) -> bool:
+        """Whether a workload has this request as the steps have it, as far as they record it, cut
+        to the longest that the engine computes.
+        """
+        if request is None or request.prompt_token_ids not in (None, tuple(self.prompt)):
+            return False
+        given = vars(request.sampling)
+        most = max(1, min(given["max_new_tokens"], longest - len(self.prompt)))
+        return self.asked["sampling"].items() <= (given | {"max_new_tokens": most}).items()
 
 
 class Conversion:
@@ -244,9 +246,13 @@ class Conversion:
         self._requests.append(known.asked | {"arrival": t})
         return Arrived(request, t)
 
+    @property
+    def _longest(self) -> int:
+        return self._facts.get("max_model_len") or 2**30
+
     def _asked(self, row: Raw, prompt: list[int]) -> Raw:
         """What a request asks for, as in a workload, by an arrival or a snapshot."""
-        room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
+        room = self._longest - len(prompt)
         sampling = {"max_new_tokens": max(1, min(row.get("max_tokens") or room, room))}
         for name in ("temperature", "ignore_eos"):
             sampling |= {name: row[name]} if row.get(name) is not None else {}
@@ -605,7 +611,7 @@ class Conversion:
         if workload := self._facts.get("workload"):
             asked = {r.id: r for r in Workload.from_json(workload) if r.id in self._known}
             for request, known in self._known.items():
-                if not known.is_asked_as(asked.get(request)):
+                if not known.is_asked_as(asked.get(request), self._longest):
                     raise InvalidTrace(
                         f"request {request!r} of {self.recording.name} is another one in its"
                         " workload than in its steps."

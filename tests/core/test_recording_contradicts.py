@@ -148,6 +148,11 @@ def test_a_workload_is_that_of_the_steps() -> None:
         with pytest.raises(InvalidTrace, match="is another one in its workload than in its steps"):
             opened(lines)
         asked[1]["sampling"][name] = was
+    # but an engine cuts what exceeds its context
+    longest = [len(r["prompt_token_ids"]) + r["sampling"]["max_new_tokens"] for r in asked]
+    lines[0]["max_model_len"] = max(longest)
+    asked[longest.index(max(longest))]["sampling"]["max_new_tokens"] = 99
+    assert opened(lines).workload.name == "w"
     asked[1]["prompt_token_ids"] = [*asked[1]["prompt_token_ids"][1:], 3]
     with pytest.raises(InvalidTrace, match="is another one in its workload"):
         opened(lines)

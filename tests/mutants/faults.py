@@ -10610,7 +10610,7 @@ FAULTS = (
     Fault(
         "a workload has other requests than the steps",
         "core/recorders/conversion.py",
-        "if not known.is_asked_as(asked.get(request)):",
+        "if not known.is_asked_as(asked.get(request), self._longest):",
         "if request not in asked:",
         ("core/test_recording_contradicts.py::test_a_workload_is_that_of_the_steps",),
     ),
