@@ -220,7 +220,7 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
         opened.append(page)
         page.context.set_default_timeout(PATIENCE)
         page.foreign, page.errors, page.meant = [], [], []  # type: ignore[attr-defined]
-        page.on("pageerror", lambda e: page.errors.append(str(e)))  # type: ignore[attr-defined]
+        page.on("pageerror", lambda e: page.errors.append(e.stack or str(e)))  # type: ignore[attr-defined]
         page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)  # type: ignore[attr-defined]
         answers = {
             "": page_html(options or ({"replay": replay} if replay else {})),
