@@ -10615,10 +10615,17 @@ FAULTS = (
         ("core/test_recording_contradicts.py::test_a_workload_is_that_of_the_steps",),
     ),
     Fault(
+        "what a workload asks for beyond the context is not cut",
+        "core/recorders/conversion.py",
+        'most = max(1, min(given["max_new_tokens"], longest - len(self.prompt)))',
+        'most = given["max_new_tokens"]',
+        ("core/test_recording_contradicts.py::test_a_workload_is_that_of_the_steps",),
+    ),
+    Fault(
         "a workload leaves a request out",
         "core/recorders/conversion.py",
-        "            request is not None\n            and request.prompt",
-        "            request is None\n            or request.prompt",
+        "if request is None or request.prompt",
+        "if request is None:\n            return True\n        if request.prompt",
         ("core/test_recording_contradicts.py::test_a_workload_is_that_of_the_steps",),
     ),
     Fault(
