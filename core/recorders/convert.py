@@ -60,13 +60,13 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
             " whole state."
         )
     free = {number: step.get("blocks_free") for number, step in steps.items()}
-    more = [e.kv.used + n - e.kv.total for e in events if (n := free[e.step]) is not None]
+    beyond = [e.kv.used + n - e.kv.total for e in events if (n := free[e.step]) is not None]
     # an older recording, which only counts the KV groups, does not say which blocks left a window
-    if isinstance(recording.header.get("kv_groups"), int) and max(more, default=0) > 0:
+    if isinstance(recording.header.get("kv_groups"), int) and max(beyond, default=0) > 0:
         faults.append(
             "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
         )
-    elif any(more):
+    elif any(beyond):
         faults.append("In some steps it counts other blocks as free than its block tables leave.")
     if (without := conversion.num_without_prompt) and not recording.is_hashed:
         faults.append(

@@ -246,6 +246,9 @@ test("of one's own requests the newest twenty stay in the list, and are kept wit
   const ids = mine.requests.map(({ id }) => id);
   assert.deepEqual([ids.length, ids[0], ids.at(-1)], [20, "r21", "r2"]);
   assert.ok(mine.has("r2") && !mine.has("r1"));
+  server.post = () => Promise.reject(new Refusal("no", 400));
+  await assert.rejects(mine.ask({ prompt: "refused", tokens: 4, nickname: "" }));
+  assert.ok(mine.has("r2"), "one that is refused takes nobody's place");
   const [own] = mine.requests;
   mine._take({
     of: own.key,

@@ -6859,14 +6859,14 @@ FAULTS = (
     Fault(
         "choosing other requests replaces the model that a visitor brought",
         "assets/player/compare/new_comparison.js",
-        "if (!this.model.isOwn || this.model.value === this._came)",
-        "if (this._came !== 0)",
+        "if (!this.model.isOwn || this.model.value === this._presetModel)",
+        "if (this._presetModel !== 0)",
         ("js/forms.test.js",),
     ),
     Fault(
         "a model that came with other requests stays when others are chosen",
         "assets/player/compare/new_comparison.js",
-        " || this.model.value === this._came",
+        " || this.model.value === this._presetModel",
         "",
         ("js/forms.test.js",),
     ),
@@ -10631,7 +10631,7 @@ FAULTS = (
     Fault(
         "free blocks are not counted again",
         "core/recorders/convert.py",
-        "elif any(more):",
+        "elif any(beyond):",
         "elif False:",
         ("core/test_recording_contradicts.py::test_what_is_said_twice_and_not_alike_is_told",),
     ),

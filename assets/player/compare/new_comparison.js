@@ -133,8 +133,8 @@ export class NewComparison {
     if (!spec) return;
     for (const limit of LIMITS) this.fields[limit].value = String(spec.config[limit]);
     // a visitor's own model stays, one that came with other requests does not
-    if (!this.model.isOwn || this.model.value === this._came) this.model.choose(spec);
-    this._came = spec.model;
+    if (!this.model.isOwn || this.model.value === this._presetModel) this.model.choose(spec);
+    this._presetModel = spec.model;
     this.device.choose(spec.device || "auto");
   }
 

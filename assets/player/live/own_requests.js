@@ -54,7 +54,7 @@ export class OwnRequests {
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = { key, prompt, nickname: nickname || null, max_new_tokens, temperature, seed };
     const own = begun({ key, id: "", prompt, seed });
-    this.requests = [own, ...this.requests].slice(0, MOST);
+    this.requests = [own, ...this.requests];
     this.asking.add(own);
     this._remember(); // for a page that is reloaded before the answer
     this.changed();
@@ -69,6 +69,7 @@ export class OwnRequests {
     } finally {
       this.asking.delete(own);
     }
+    this.requests = this.requests.slice(0, MOST);
     this._remember();
     this._follow();
   }
