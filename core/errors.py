@@ -67,7 +67,6 @@ class InvalidRequest(InflightError, ValueError):
         self.message, self.request, self.param = message, request, param
 
     def called(self, name: str) -> InvalidRequest:
-        """The same error with another name for the request."""
         return type(self)(self.message, name, param=self.param)
 
     def alone(self) -> InvalidRequest:

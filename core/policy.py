@@ -336,7 +336,6 @@ class Priority(Policy):
     requeue: bool = True
 
     def order(self, request: RequestView) -> int:
-        """The priority itself."""
         return request.priority
 
     def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:

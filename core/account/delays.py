@@ -532,7 +532,6 @@ class _RequestClock:
         )
 
     def _between(self, first: int, last: int) -> list[StepEvent]:
-        """The events of these steps."""
         low, high = (
             bisect(self._events, step, key=lambda e: e.step)
             for bisect, step in ((bisect_left, first), (bisect_right, last))

@@ -49,7 +49,6 @@ class PassSizes:
         self._like: dict[int, int | None] = {}
 
     def time_of(self, forward: Pass, j: int, event: StepEvent) -> PassTime:
-        """The times of pass j of an event."""
         phases = [s.phase for s in event.segments if s.pass_index == j]
         prompts = phases.count("prefill")
         decodes = len(phases) - prompts

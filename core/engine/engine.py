@@ -251,7 +251,6 @@ class EngineCore:
 
     @property
     def num_waiting(self) -> int:
-        """Requests in the waiting queue."""
         return len(self._loop.scheduler.waiting)
 
     @property
@@ -412,7 +411,6 @@ class EngineCore:
         return event
 
     def _event(self, step: Step) -> StepEvent:
-        """The event of a step."""
         runner, origin = self._runner(), self._loop.origin
         start, end = step.started, self.now
         ahead, own_clock = runner.asynchronous, runner.own_clock

@@ -214,5 +214,4 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer | None:
-    """The current observer of passes, if any."""
     return _observer.get()

@@ -35,7 +35,6 @@ class StepCost:
 
     @property
     def median(self) -> float:
-        """The median seconds of a step."""
         return statistics.median(self.step_s)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +76,6 @@ class CostCurve:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CostCurve:
-        """Inverse of `to_json`."""
         by_tokens, by_kv = (
             tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv")
         )

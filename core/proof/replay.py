@@ -195,7 +195,6 @@ class _RecordedRunner(_NoModel):
         self._step, self._index = -1, 0  # of the next pass
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`."""
         event = self.event
         if event.step != self._step:
             self._step, self._index = event.step, 0
@@ -252,7 +251,6 @@ class _RecordedArrivals:
         return by_now or arrival < self._latest
 
     def add(self, request: Request, prompt: Sequence[int]) -> None:
-        """Take in a request that has not arrived."""
         ids = tuple(request.prompt_token_ids or prompt)
         self.future.add(RequestState(request, ids, self._num_requests))
         self._num_requests += 1
@@ -447,7 +445,6 @@ class _MadeUpTokens(_NoModel):
     """A runner without a model: a token follows from its request and its position."""
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`."""
         samples = [
             Sample(next_token(s.request, s.kv_len), 0.0, 0.0) for s in output.scheduled if s.samples
         ]
@@ -520,5 +517,4 @@ def _state(recorded: dict[str, Any], index: int) -> RequestState:
 
 
 def next_token(request: str, num_tokens: int) -> int:
-    """The next token of a request after `num_tokens` tokens."""
     return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

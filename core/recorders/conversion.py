@@ -126,7 +126,6 @@ class Conversion:
 
     @property
     def is_over(self) -> bool:
-        """Whether every known request has finished."""
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: Raw, later: frozenset[str]) -> StepEvent:
@@ -204,7 +203,6 @@ class Conversion:
         return event
 
     def _note(self, event: StepEvent) -> None:
-        """Note what this event says about each request."""
         for arrived in event.newcomers:
             self._known[arrived.request].has_arrived = True
         for request, _ in event.tokens:
@@ -360,7 +358,6 @@ class Conversion:
 
     @property
     def prompts(self) -> dict[str, list[int]]:
-        """The prompts of the requests that have arrived so far."""
         return {r: known.prompt for r, known in self._known.items() if known.has_arrived}
 
     def resume(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> None:

@@ -220,7 +220,6 @@ class Lines:
         return line.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

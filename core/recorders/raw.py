@@ -51,7 +51,6 @@ class Recording:
 
     @property
     def engine(self) -> str:
-        """The engine that was recorded."""
         return self.header.get("engine", "vllm")
 
     @property

@@ -268,7 +268,6 @@ class EngineThread:
         self._stopping = True
 
     def cancel_all(self) -> None:
-        """Cancel every request in progress."""
         for stream in self._under_way:
             self.cancel(stream)
         self.pace.owe()  # the step that records that they leave

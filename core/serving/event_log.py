@@ -321,7 +321,6 @@ class EngineLog(EventLog):
 
     @property
     def hidden(self) -> Hidden:
-        """What is hidden from viewers."""
         assert isinstance(self.shown, Hidden)
         return self.shown
 

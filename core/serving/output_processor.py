@@ -93,7 +93,6 @@ class TopLogprobs:
             self._asked[request], self._found[request] = count, {}
 
     def forget(self, request: str) -> None:
-        """Forget a request that has ended."""
         self._asked.pop(request, None)
         self._found.pop(request, None)
 
@@ -159,7 +158,6 @@ class OutputProcessor:
         return len(self._answers)
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
-        """See `Outputs`."""
         stop = request.sampling.stop
         text = AnswerText(self._tokenizer, stop, prompt)
         self._answers[request.id] = _AnswerSoFar(text, ClientText(stop, self._special), deque())
@@ -176,7 +174,6 @@ class OutputProcessor:
         """See `Outputs`. Nothing to do: the request's last event is still to be processed."""
 
     def clear(self) -> None:
-        """See `Outputs`."""
         self._answers.clear()
         self.top_logprobs.clear()
 
@@ -277,7 +274,6 @@ class OutputProcessor:
         return streams
 
     def fail(self, stream: TokenStream, error: InflightError) -> None:
-        """End a request with an error."""
         with suppress(BaseException):  # as above
             self._end(stream)
             if not isinstance(error, InvalidRequest):

@@ -177,7 +177,6 @@ class KV(NamedTuple):
 
     @property
     def cached_tokens(self) -> dict[str, int]:
-        """Positions found in the prefix cache, by request."""
         return {hit.request: hit.num_cached_tokens for hit in self.prefix_hits}
 
 

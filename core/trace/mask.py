@@ -50,7 +50,6 @@ class Mask:
 
     @property
     def num_cells(self) -> int:
-        """Queries × keys."""
         return len(self.queries) * len(self.keys)
 
     @property

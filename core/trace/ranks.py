@@ -103,7 +103,6 @@ class RankPlace:
 
     @property
     def engine(self) -> EngineFacts:
-        """The engine that was recorded."""
         assert self.header.engine is not None
         return self.header.engine
 

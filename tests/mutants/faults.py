@@ -4574,8 +4574,8 @@ FAULTS = (
     Fault(
         "what lay beyond in an earlier run is still said",
         "core/simulate/engine.py",
-        '        """See `Runner`."""\n        self._passes = self._passes_beyond = 0',
-        '        """See `Runner`."""',
+        "def begin(self) -> None:\n        self._passes = self._passes_beyond = 0",
+        "def begin(self) -> None:\n        pass",
         ("core/test_simulate.py::test_beyond_what_was_measured_is_said",),
     ),
     Fault(

@@ -70,7 +70,6 @@ class Tab:
         self._models.pop(name, None)
 
     def add(self, name: str, model: BrowserModel) -> None:
-        """Add a model that has been loaded."""
         if name in self._opened:
             packed = self._opened[name]
             tokenizer: Any = PlainTokenizer(packed.tokenizer, packed.chat_text)
@@ -82,7 +81,6 @@ class Tab:
         self._models[name] = model, tokenizer
 
     def call(self, name: str, arguments: str) -> str:
-        """See `Answers.call`."""
         return json.dumps(self._answers.call(name, json.loads(arguments)))
 
     def document(self, url: str) -> str | None:

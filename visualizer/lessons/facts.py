@@ -141,7 +141,6 @@ def parts_at(alone: Trace, together: Trace) -> int:
 
 @cache
 def recorded_run(name: str) -> Trace:
-    """A recorded run by its name."""
     return Trace.load(ASSETS / "traces" / f"{name}.jsonl")
 
 

@@ -179,7 +179,6 @@ def page_html(
 
 
 def icon_link() -> str:
-    """The tag for the icon of a page."""
     icon = base64.b64encode(ICON.read_bytes()).decode()
     return f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
 

@@ -62,7 +62,6 @@ def sections() -> dict[str, dict[str, Any]]:
 
 @cache
 def words(language: str) -> dict[str, Any]:
-    """The texts of a language."""
     return tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
 
 
@@ -75,7 +74,6 @@ def minutes(language: str) -> int:
 
 
 def runs_of_story() -> set[str]:
-    """The recorded runs that the story is about."""
     places = (
         place
         for spec in sections().values()
@@ -94,7 +92,6 @@ def at(place: str) -> At:
 
 
 def said(template: str, place: str, places: Mapping[str, str], language: str) -> list[Span]:
-    """A text with its numbers filled in."""
     return filled(
         template, at(place), {name: at(there) for name, there in places.items()}, language
     )

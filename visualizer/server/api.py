@@ -140,7 +140,6 @@ class Server:
         return self.jobs.follow(found, start)
 
     def cancel(self, job: str) -> dict[str, Any]:
-        """Cancel a job by its id."""
         return {"cancelled": self.jobs.cancel(job)}
 
     def _job(self, kind: object, spec: object) -> Job:

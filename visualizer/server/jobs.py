@@ -124,21 +124,17 @@ class Job:
         return found
 
     def between(self) -> None:
-        """See `Host`."""
         CORE_SHARES.apply()
         self.check()
 
     def keep(self, trace: Trace) -> dict[str, Any]:
-        """See `Host`."""
         return self.store.keep(trace, self.address) if self.store is not None else {}
 
     def keep_document(self, document: dict[str, Any]) -> str:
-        """See `Host`."""
         assert self.store is not None
         return self.store.keep_document(document, self.address)
 
     def recorded(self, run: object) -> Trace:
-        """See `Host`."""
         assert self.store is not None
         return self.store.trace(run)
 

@@ -298,7 +298,6 @@ def streamed(events: AsyncIterator[bytes]) -> Response:
 
 
 def number_from(request: Request, name: str) -> int | None:
-    """A whole number from the query, or None."""
     given = request.query_params.get(name, "")
     return int(given) if given.isdecimal() and len(given) < 12 else None
 

@@ -94,7 +94,6 @@ class NotKept(InflightError):
 
 
 def address(path: Path) -> str:
-    """The address of a file of the store."""
     return f"{ADDRESS}{path.name}"
 
 

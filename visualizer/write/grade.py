@@ -111,7 +111,6 @@ def _run(task: PolicyTask, source: bytes) -> tuple[Result, float]:
 
 
 def ended(going: Generator[int, None, Result]) -> Result:
-    """The result of a check, run to its end."""
     while True:
         try:
             next(going)

@@ -122,7 +122,6 @@ class TransformersContinuous:
             self.add(request)
 
     def add(self, request: BaselineRequest) -> None:
-        """Hand one request to the manager."""
         self._manager.add_request(
             list(request.prompt),
             request_id=request.id,

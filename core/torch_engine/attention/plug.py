@@ -58,7 +58,6 @@ def step_context(context: StepContext) -> Iterator[StepContext]:
 
 
 def current_context() -> StepContext:
-    """The context of the current pass."""
     return _context.get()
 
 

@@ -100,8 +100,6 @@ def _write(builder, value, place):
 
 @intrinsic
 def spread(typing, number):
-    """A vector that repeats one number."""
-
     def generate(context, builder, signature, arguments):
         first = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), arguments[0], _INT(0))
         return builder.shuffle_vector(first, first, _places([0] * LANES))
@@ -111,8 +109,6 @@ def spread(typing, number):
 
 @intrinsic
 def fma(typing, a, b, c):
-    """The vector a * b + c."""
-
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
         return builder.call(

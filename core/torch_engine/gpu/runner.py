@@ -100,7 +100,6 @@ class HostClock:
         """Nothing to wait for."""
 
     def time(self, mark: Any) -> float:
-        """Seconds at a mark."""
         return mark
 
 
@@ -209,7 +208,6 @@ class PagedRunner:
         self._replays: dict[PassShape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
 
     def begin(self) -> None:
-        """See `Runner`."""
         self._tables.forget()
         with self._device():
             self._device_clock = (
@@ -232,17 +230,14 @@ class PagedRunner:
 
     @property
     def own_clock(self) -> bool:
-        """See `Runner`."""
         return self._place.type == "cuda"
 
     @property
     def memory(self) -> dict[str, int] | None:
-        """See `Runner`."""
         return memory_used(self.adapter, self.pool)
 
     @property
     def execution(self) -> ExecutionFacts:
-        """See `Runner`."""
         graphs = self._capture is not None
         return ExecutionFacts(
             attention="triton",

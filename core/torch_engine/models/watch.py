@@ -36,7 +36,6 @@ class ProgressBar:
         self._bar: tqdm[Any] | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """See `Watch`."""
         if phase != self._phase:
             self.close()
             self._phase = phase
@@ -53,7 +52,6 @@ class ProgressBar:
             self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 

@@ -194,7 +194,6 @@ class Parts:
 
     @property
     def name(self) -> str:
-        """The path of the current part."""
         return str(self.path)
 
     def open(self, closing: threading.Event) -> None:
@@ -232,7 +231,6 @@ class Parts:
         return False
 
     def close(self) -> None:
-        """Close the current part."""
         if self._file is not None:
             self._file.close()
 
