@@ -11,8 +11,6 @@ comparison, see `TIME_SHARES`. `delays` also finds the longest gaps between toke
 waits, and what in the record explains them. Reads only the events.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

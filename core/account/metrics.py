@@ -4,8 +4,6 @@
 the pass that produced it; a request arrives at the `t` of its `arrived` record.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict

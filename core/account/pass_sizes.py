@@ -1,7 +1,5 @@
 """How long the passes of a run took, by their size, computed from the events alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

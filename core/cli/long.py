@@ -1,7 +1,5 @@
 """Runs of many requests, reduced to totals event by event, in constant memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests that have been accepted but have not arrived yet, and how they reach a step loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any

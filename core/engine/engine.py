@@ -2,8 +2,6 @@
 computes the passes; it has no model of its own.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import time

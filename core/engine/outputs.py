@@ -1,7 +1,5 @@
 """Readers that turn tokens into text as they come: for stop strings, or for clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

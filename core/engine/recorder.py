@@ -1,7 +1,5 @@
 """Recorders keep what an engine did: everything, or the last part of an endless run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

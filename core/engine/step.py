@@ -1,7 +1,5 @@
 """One step from plan to record: the launched passes, their results, and the event."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

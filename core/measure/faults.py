@@ -1,7 +1,5 @@
 """Checks whether a record of a comparison contradicts itself: rounds, runs and statements."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -4,8 +4,6 @@ are simulated under each with a cost fitted to the run.
 The recorded setting is simulated as well; its error shows how far the others can be trusted.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

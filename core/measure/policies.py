@@ -1,7 +1,5 @@
 """Comparisons in one call: of an engine under several policies, or of recorded traces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

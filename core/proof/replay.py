@@ -14,8 +14,6 @@ pool) and `kv_reads` (tokens). There is no model: after n tokens a request's nex
 `crc32("request:n") % 1000`.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Computes the tokens of a trace again with its model, and compares them with the record."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ tokens. Engines record neither lanes nor reasons, so these are inferred here and
 `inferred` in the header.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count

@@ -3,8 +3,6 @@ files there are, which engine each is of, and their lines as they become complet
 waits for them.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

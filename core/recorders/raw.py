@@ -6,8 +6,6 @@ recording has several parts, and a data-parallel engine has a recording for each
 is reported in a sentence, and the rest still opens: a damaged line costs only that line.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

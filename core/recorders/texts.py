@@ -2,8 +2,6 @@
 otherwise the ids stand in for them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress

@@ -8,8 +8,6 @@ Only this thread touches the engine and its helpers, so nothing here needs a loc
 engine's public methods.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import threading

@@ -6,8 +6,6 @@ learns how many messages it missed and continues where a new reader begins; writ
 readers. Hidden fields are left out when a message is encoded, which also applies to earlier ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

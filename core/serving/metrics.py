@@ -4,8 +4,6 @@ A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
 `assets/grafana/serving.json` is one.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, TypeVar

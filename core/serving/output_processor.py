@@ -9,8 +9,6 @@ It holds the streams of the requests in the engine, belongs to the engine's thre
 tokens and events only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ a signal ─→ new requests are refused, those in progress go on ─→ the res
 nothing listens any more
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

@@ -2,8 +2,6 @@
 being opened, for questions being answered.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable

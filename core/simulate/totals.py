@@ -1,7 +1,5 @@
 """A run in numbers, computed event by event, for runs of more requests than fit in memory."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 

@@ -6,8 +6,6 @@ The reason why a request waits is reported, but a different reason alone is no d
 never compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages as the text and the tokens that a model reads, written by its chat template."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Keeps the latest runs, documents and files of a browser tab in memory, as `tab:` addresses."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import zlib

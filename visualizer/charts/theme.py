@@ -1,7 +1,5 @@
 """The colour table, the Plotly template made from it, and titles of figures."""
 
-from __future__ import annotations
-
 import html
 import math
 import textwrap

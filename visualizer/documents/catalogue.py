@@ -1,7 +1,5 @@
 """The recorded runs that ship with the page, as the player lists them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

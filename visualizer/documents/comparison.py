@@ -9,8 +9,6 @@ runs), and as folders on disk.
 On disk it is a folder: `comparison.json`, and the trace of every run, compressed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -10,8 +10,6 @@ tokens that it wrote, the steps in which it held a lane, and how many other requ
 same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

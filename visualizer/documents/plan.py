@@ -6,8 +6,6 @@
  "translations": {language: its "says", "figures", "table" and "requests"}}
 """
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

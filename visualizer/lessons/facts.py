@@ -10,8 +10,6 @@ numbers that must be computed.
 A list stands for its length, and a path that ends in `request` for a request, drawn as its letter.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,6 @@ each stop, and the answers. Questions are numbered by stop on both. Instructions
 are left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@ server. Modules import each other by name only (`import { a } from "./b.js"`); e
 function that runs after those of its imports (see assets/player/parts/modules.js).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

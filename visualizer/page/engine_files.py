@@ -8,8 +8,6 @@ compressed here (`.gz`), because not every host compresses; scripts, which the b
 are not.
 """
 
-from __future__ import annotations
-
 import ast
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Pages in a single file that fetch nothing: they open from disk, and in a cell of a notebook."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ assets/story/<language>.toml; each number in them is a fact of a recorded run, a
 (`visualizer.lessons.texts`).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ Every answer is JSON. A refusal (`answering`) is `{"error": one sentence}`, neve
 page shows it and continues.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

@@ -17,8 +17,6 @@ The number of requests that are answered at once is limited (`InTurn`), and an a
 most half of these places.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -7,8 +7,6 @@ fetch and visitors to download.
 The files have a quota (`Store._prune`). No input of a visitor becomes part of a file's name.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import json

@@ -2,8 +2,6 @@
 with its cause if that is recorded. See `core.account.delays`.
 """
 
-from __future__ import annotations
-
 from core.account.delays import AGAIN, BETWEEN, PREEMPTED, QUEUED, SLOW, STALLED, Delay, Gap
 from core.trace.phrases import queued_by, reason
 from visualizer.words.vocabulary import Sentence, milliseconds, names, said

@@ -2,8 +2,6 @@
 wins. `visualizer.words.verdicts` says which one won and how certain that is.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

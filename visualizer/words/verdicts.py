@@ -5,8 +5,6 @@ A verdict counts rounds, in each of which two times of the same round are divide
 a fair coin would be so one-sided in at most one of ten tries (two-sided sign test).
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import combinations

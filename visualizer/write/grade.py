@@ -2,8 +2,6 @@
 here: the values of the cases of an exercise, or the run of a policy, which must keep all rules.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple

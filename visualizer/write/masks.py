@@ -1,7 +1,5 @@
 """The cases of the mask exercise: random packed rows, the smallest first, and their masks."""
 
-from __future__ import annotations
-
 import random
 from itertools import permutations
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The measures of tasks, which depend on decisions alone: steps, tokens, counts, but no seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import fmean
 from typing import NamedTuple

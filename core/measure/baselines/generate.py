@@ -1,7 +1,5 @@
 """`model.generate` on waves of requests (static batching), or on one request at a time."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator

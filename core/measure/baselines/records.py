@@ -1,7 +1,5 @@
 """The input and the output of a baseline, as plain records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """transformers' continuous batching, its loop driven in one thread without waits."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Shared by routes: queueing requests together, merging their pieces, and cancelling them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence

@@ -2,8 +2,6 @@
 which quotes nothing of a prompt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

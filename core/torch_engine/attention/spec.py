@@ -1,7 +1,5 @@
 """The attention that a layer needs, independent of the backend that computes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -5,8 +5,6 @@ SDPA instead is called for one request after another and needs keys and values c
 float32. For a chunk it computes all pairs of a query and a key, even those that the mask excludes.
 """
 
-from __future__ import annotations
-
 import torch
 
 from core.torch_engine.attention import cpu

@@ -5,8 +5,6 @@ that takes arrays would be compiled three times, and converting a tensor takes a
 one of its rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path

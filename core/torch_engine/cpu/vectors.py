@@ -5,8 +5,6 @@ Numba vectorises long loops by itself. But a head has only about 64 numbers; the
 numba makes of a loop spends as much time on finding out whether arrays overlap as on computing.
 """
 
-from __future__ import annotations
-
 import llvmlite.binding
 from llvmlite import ir
 from numba import types

@@ -5,8 +5,6 @@ Outside a pass the model is unchanged: `model(...)` and `generate` keep working.
 `core.torch_engine.models.probe` are taken as given.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Iterator

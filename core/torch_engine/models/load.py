@@ -2,8 +2,6 @@
 Code that comes with a model never runs.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

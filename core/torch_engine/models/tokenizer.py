@@ -2,8 +2,6 @@
 import torch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable

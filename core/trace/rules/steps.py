@@ -5,8 +5,6 @@ A rule says in words what is wrong with its part of an event, or returns None.
 `core.trace.rules.followable` has checked before that the part can be followed.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
