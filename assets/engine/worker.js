@@ -334,7 +334,6 @@ async function run(/** @type {Json} */ { id, kind, spec, limit }) {
   }
 }
 
-/** Tell waiting jobs how many are ahead of them. */
 function queue() {
   for (const [ahead, id] of [...jobs.keys()].entries())
     if (ahead) say({ kind: "delta", id, delta: { progress: { ahead } } });

@@ -476,7 +476,6 @@ export class Compare {
     });
   }
 
-  /** Download the measurements. */
   _save(/** @type {string} */ kind) {
     if (!this.doc) return;
     const { csv, data, name } = this.doc;
@@ -518,7 +517,6 @@ export class Compare {
     }, 300);
   }
 
-  /** Open a run of the race in the Watch tab. */
   _watch(/** @type {Json} */ racer, /** @type {number} */ step) {
     const entry = {
       name: null,
@@ -622,7 +620,6 @@ const dateOf = (/** @type {string} */ created) =>
     ? created.slice(0, 10)
     : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" });
 
-/** Fill `holder` with the markup and style of this tab, once. */
 window.inflightCompareMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   new Promise((resolve) => {
     const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");

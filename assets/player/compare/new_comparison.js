@@ -41,7 +41,6 @@ export class NewComparison {
     });
   }
 
-  /** Set the available choices. */
   fill(/** @type {ComparisonOffers} */ { presets, policies, most_repeats: most, note, offered }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
@@ -67,7 +66,6 @@ export class NewComparison {
     if (presets.length) this.begin(presets[0].name);
   }
 
-  /** Write what depends on the language and not on the choices. */
   named() {
     if (!this.policies) return;
     this.model.named();

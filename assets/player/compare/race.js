@@ -49,7 +49,6 @@ export class Race {
     this._point();
   }
 
-  /** The unit of the race's moments. */
   get unit() {
     return this.clock ? "seconds" : "steps";
   }
@@ -66,7 +65,6 @@ export class Race {
     return this.page.presenter;
   }
 
-  /** The font size of words on canvases. */
   get font() {
     return this.presenter ? 20 : this.layout === "phone" ? 12 : 11;
   }

@@ -159,7 +159,6 @@ export class Learn {
     return this.options.only ? null : this.doc.lessons[this.lesson.number] || null;
   }
 
-  /** Show what the address names. */
   async _follow() {
     const wanted = addressed();
     const lesson = this._lesson(wanted.get("lesson") || this.options.only);
@@ -482,7 +481,6 @@ function take(/** @type {Happened} */ e) {
   e.stopImmediatePropagation();
 }
 
-/** Fill `holder` with the Learn tab, from this script's markup and style, once. */
 window.inflightLearnMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   (window.inflightLearn = new Learn(
     fillPart(holder, window.inflightLearnFiles, ".inflight-learn"),

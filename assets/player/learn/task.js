@@ -152,7 +152,6 @@ export class Task {
     this.isAnswered = true;
   }
 
-  /** Write the strip: the task and its goals. */
   _draw() {
     const { learn, isAnswered } = this;
     const { $, words } = learn;

@@ -123,7 +123,6 @@ export class OwnRequests {
     this.changed();
   }
 
-  /** The requests that have not ended. */
   get open() {
     return this.requests.filter((own) => !own.ended && !own.lost);
   }
@@ -210,7 +209,6 @@ export class AskForm {
     this.button.disabled = false;
   }
 
-  /** Show why the server refused something. */
   refuse(/** @type {Json} */ error) {
     const again = error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : "";
     this.say(t(error.message) + again);

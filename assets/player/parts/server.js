@@ -195,7 +195,6 @@ export async function comparisonUrl(/** @type {Json} */ server, /** @type {Json}
   return answer.url;
 }
 
-/** The JSON at an address. */
 export async function fetchJson(/** @type {string} */ url) {
   return (await brought(url)) || (await fetched(url)).json();
 }

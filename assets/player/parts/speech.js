@@ -20,7 +20,6 @@ const speeches = new Set();
 /** The code of the current language. */
 export const speaking = () => (spoken ? spoken.name : "en");
 
-/** Whether the wanted language has been set. */
 export const isSpoken = () => isChosen;
 
 /** Hide the page until its language is set. */

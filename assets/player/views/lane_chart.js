@@ -39,7 +39,6 @@ export class LaneChart extends LaneInk {
     this.painted = null; // the state painted last
   }
 
-  /** The painted run's lane-steps, by kind. */
   get counted() {
     return countLaneSteps(/** @type {LaneState} */ (this.painted).run, this.pieces);
   }

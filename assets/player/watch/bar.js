@@ -58,7 +58,6 @@ export class Bar {
         button.addEventListener("click", () => act(button));
   }
 
-  /** Write what depends on the language and not on the run. */
   named() {
     const { options, root } = this.app;
     fillTabs(root, options.tabs, "watch");

@@ -152,7 +152,6 @@ export class Editor {
     return (await this.ready()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
-  /** Write again what depends on the language. */
   named() {
     if (!this.state) return;
     this.model.named();
@@ -179,7 +178,6 @@ export class Editor {
     return this.asShown !== JSON.stringify(this.spec());
   }
 
-  /** Whether the form has the visitor's edits. */
   get edited() {
     return this.asShown !== undefined && this.changed;
   }
@@ -211,7 +209,6 @@ export class Editor {
     return isSpec(spec) && document.documentElement.dataset.part !== "learn" ? spec : null;
   }
 
-  /** Put a spec into the form. */
   async take(/** @type {Json} */ spec) {
     if (!(await this.ready())) return;
     this.setAside(() => this.fill(spec));

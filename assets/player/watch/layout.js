@@ -10,7 +10,6 @@ const SHORT = 500; // pixels; a tablet's layout with less height is a phone on i
 const NARROW = 800; // pixels; a tablet's layout with less width has no room for all buttons
 const TABS = ["mask", "kv", "queue", "text"];
 
-/** Whether Watch is the part of the page on screen. */
 export const isOnWatch = () => (document.documentElement.dataset.part || "watch") === "watch";
 
 /** From now on, keep theme and layout fitted to the system and the window. @param {App} app */

@@ -251,7 +251,6 @@ export class Player {
     return this.running && this.run === this.edge?.run;
   }
 
-  /** Whether a run is on screen or being fetched. */
   get isOpening() {
     return Boolean(this.run || this.fetching);
   }
@@ -424,7 +423,6 @@ export class Player {
     showEmpty(this.root, sentence);
   }
 
-  /** Append steps that come from a running engine. */
   extend(/** @type {Json} */ delta) {
     const { run } = this;
     const wasEmpty = run.length === 0;
@@ -595,7 +593,6 @@ export class Player {
     this.toast(`${t("This recorded run is not available:")} ${run}.`, 8000);
   }
 
-  /** Update the address after a moment. */
   changed() {
     if (this.address) this.address.soon();
   }

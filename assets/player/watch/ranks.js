@@ -76,7 +76,6 @@ export class Ranks {
     this.hold(begins || app.following ? this.span : now);
   }
 
-  /** Stop showing ranks in progress. */
   leave() {
     this.alone = null;
     this.members = [];
@@ -161,7 +160,6 @@ export class Ranks {
     else if (now !== null) this.hold(now);
   }
 
-  /** Show the next rank, or the one before. */
   turn(/** @type {number} */ by) {
     const at = this.members.indexOf(/** @type {Rank} */ (this.current));
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);

@@ -64,7 +64,6 @@ export class Transport {
     return this.app.ranks.all ? this.app.ranks : this.app.run;
   }
 
-  /** The current place on the track. */
   get place() {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }

@@ -87,7 +87,6 @@ export class Outcome {
     this.named();
   }
 
-  /** Write the outcome in the current language. */
   named() {
     const { part, attempt, box, bar, sentence } = this;
     if (!part.stop || attempt || sentence) bar.hidden = true;
