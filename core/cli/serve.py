@@ -1,7 +1,5 @@
 """`serve`: the engine behind HTTP, without the page."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

@@ -4,13 +4,11 @@ KV that it reads.
 It drives the runner of an engine's executor with made-up requests, without a scheduler.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from core.config import EngineConfig
 from core.engine.runner import Executor, Runner
@@ -49,7 +47,7 @@ class StepCost:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> StepCost:
+    def from_json(cls, data: dict[str, Any]) -> Self:
         """Inverse of `to_json`; raises KeyError where a field is missing."""
         return cls(data["tokens"], data["kv_read"], tuple(data["runs_s"]))
 
@@ -75,7 +73,7 @@ class CostCurve:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> CostCurve:
+    def from_json(cls, data: dict[str, Any]) -> Self:
         by_tokens, by_kv = (
             tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv")
         )

@@ -6,15 +6,13 @@ This file says of every fact in a trace how it is known. A `sealed` fact is take
 checksum only shows that it was not altered by mistake.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from core.collector import gc_off
 from core.config import ASSETS
@@ -64,7 +62,7 @@ class Retimed:
         self._now, self._there = 0.0, 0  # the clock, and the number of requests
 
     @classmethod
-    def of(cls, header: Header) -> Retimed | None:
+    def of(cls, header: Header) -> Self | None:
         """None for a measured run, and for one whose cost model is not the current one."""
         cost = _rebuilt(header.cost or {})
         return None if cost is None else cls(cost, header.is_interactive)

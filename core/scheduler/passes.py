@@ -6,8 +6,6 @@ split layout decides its decode pass from the results of its prefill passes. The
 joins and who gives way; this module lays out the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 

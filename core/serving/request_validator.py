@@ -4,8 +4,6 @@ A `RequestValidator` may be called from any thread, with a tokenizer that belong
 Prompts are tokenized one at a time (`TokenizingQueue`), because tokenizers are not thread-safe.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools
@@ -14,7 +12,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -38,7 +36,7 @@ class CheckedPrompt(tuple[int, ...]):
     config: EngineConfig
 
     @classmethod
-    def of(cls, ids: Sequence[int], config: EngineConfig) -> CheckedPrompt:
+    def of(cls, ids: Sequence[int], config: EngineConfig) -> Self:
         """Ids that have passed the check under these limits."""
         made = cls(ids)
         made.config = config

@@ -3,14 +3,12 @@
 cost = fit(trace)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import median, quantiles
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, Self, get_type_hints
 
 from core.errors import InflightError, shown
 from core.simulate.cost import Coefficients, Deployment, Load
@@ -166,7 +164,7 @@ class Linear:
         }
 
     @classmethod
-    def from_json(cls, data: object) -> Linear:
+    def from_json(cls, data: object) -> Self:
         """Inverse of `to_json`; raises InflightError for other data."""
         if not isinstance(data, dict) or data.get("kind") != "fitted":
             raise InflightError("it is no cost that was fitted")

@@ -5,12 +5,10 @@ showed at its time 0. That is enough to combine files, so no file format holds s
 whatever is sent, checked or kept is a single trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Self
 
 from core.errors import InvalidTrace
 from core.trace.header import ClockFacts, EngineFacts, Header
@@ -53,7 +51,7 @@ class Ranks:
     faults: tuple[str, ...]
 
     @classmethod
-    def of(cls, traces: Iterable[tuple[str, Trace]], refused: Iterable[str] = ()) -> Ranks:
+    def of(cls, traces: Iterable[tuple[str, Trace]], refused: Iterable[str] = ()) -> Self:
         """traces: with the names of their files. refused: a sentence for each file that could not
         be opened. Raises InvalidTrace for files that are not of one engine.
         """
@@ -130,14 +128,14 @@ class Placement:
     alignment: Alignment
 
     @classmethod
-    def of(cls, places: Iterable[RankPlace]) -> Placement:
+    def of(cls, places: Iterable[RankPlace]) -> Self:
         """Raises InvalidTrace for recordings that are not of one engine."""
         by_rank = sorted(places, key=lambda place: place.rank)
         _refuse_strangers(by_rank)
         return cls.across(by_rank)
 
     @classmethod
-    def across(cls, places: Iterable[RankPlace]) -> Placement:
+    def across(cls, places: Iterable[RankPlace]) -> Self:
         """The placement of recordings of several engines, which have nothing but the time in
         common, in the order given. Raises InvalidTrace if there are none.
         """

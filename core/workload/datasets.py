@@ -15,8 +15,6 @@ Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal toke
 are shared as they were.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -28,7 +26,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from core.errors import InvalidWorkload, shown
 from core.workload.arrivals import (
@@ -69,7 +67,7 @@ class Dataset:
     scale: float = 1.0
     block_tokens: int = HASHED_TOKENS
 
-    def scaled(self, context: int) -> Dataset:
+    def scaled(self, context: int) -> Self:
         """Lengths scaled down, if need be, so that every prompt and answer fit `context`."""
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         scale = min(1.0, context / longest)
@@ -94,7 +92,7 @@ class Dataset:
             )
         return replace(self, sizes=tuple(sizes), scale=self.scale * scale, block_tokens=block)
 
-    def within(self, context: int, output: int, total: int, block: int) -> Dataset:
+    def within(self, context: int, output: int, total: int, block: int) -> Self:
         """Scaled further where needed: answers of at most `output` tokens, prompts and answers of
         at most `total` together, shared blocks of at most `block`. Raises InvalidWorkload where
         they cannot be made that short.

@@ -10,13 +10,11 @@ delays: see `visualizer.documents.delays`. said: for prompts that were made from
 `replay` converts a whole trace; `Deltas` converts a run piece by piece while it continues.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import accumulate, zip_longest
-from typing import Any
+from typing import Any, Self
 
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import RECORDS, StepEvent
@@ -156,7 +154,7 @@ class Deltas:
         return dict(self._captioner.letters)
 
     @classmethod
-    def of(cls, trace: Trace, tokenizer: Any) -> Deltas:
+    def of(cls, trace: Trace, tokenizer: Any) -> Self:
         """Deltas of a trace, with all its requests announced."""
         deltas = cls(trace.header, tokenizer)
         for request, one in trace.asked.items():

@@ -5,13 +5,11 @@ Several files at once are the parts of a recording, or the ranks of one engine; 
 a separator that JSON cannot contain.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.convert import open_texts
@@ -79,7 +77,7 @@ class Wanted(NamedTuple):
     block: int
 
     @classmethod
-    def within(cls, limits: Limits, name: str, model: str) -> Wanted:
+    def within(cls, limits: Limits, name: str, model: str) -> Self:
         """Raises Refused for a model that may not be run here."""
         model, _ = checked_model(model, "auto", limits)
         total = min(limits.total_tokens, limits.total_characters)

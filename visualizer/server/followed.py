@@ -6,8 +6,6 @@ requests: the counterpart of `shared_engine`.
     POST inflight/collect        see `core.serving.http.collect`
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import itertools
@@ -19,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -52,7 +50,7 @@ class Collected:
     token: str
 
     @classmethod
-    def into(cls, folder: Path) -> Collected:
+    def into(cls, folder: Path) -> Self:
         """Raises InflightError if the folder cannot be used, or its token; see `token_of`."""
         return cls(Collection(folder, tell=_tell), token_of(folder))
 

@@ -2,12 +2,10 @@
 an exception. transformers draws no bars of its own meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Self
 
 from tqdm import tqdm
 from transformers.utils import logging
@@ -55,7 +53,7 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.close()
 
-    def __enter__(self) -> ProgressBar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -95,7 +93,7 @@ class FetchBar:
     def __init__(self, advance: Callable[[int], None]) -> None:
         self._advance = advance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> FetchBar:
+    def __call__(self, *args: Any, **kwargs: Any) -> Self:
         self._advance(int(kwargs.get("initial") or 0))
         return self
 
@@ -103,7 +101,7 @@ class FetchBar:
         """n: more bytes."""
         self._advance(int(n or 0))
 
-    def __enter__(self) -> FetchBar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
