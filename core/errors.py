@@ -65,6 +65,7 @@ class InvalidRequest(InflightError, ValueError):
         self.message, self.request, self.param = message, request, param
 
     def called(self, name: str) -> Self:
+        """The same error with another name for the request."""
         return type(self)(self.message, name, param=self.param)
 
     def alone(self) -> Self:

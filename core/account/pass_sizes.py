@@ -21,7 +21,6 @@ class PassTime(NamedTuple):
 
 
 def microseconds(seconds: float) -> int:
-    """A time in seconds as a whole number of microseconds."""
     return round(seconds * 1e6)
 
 

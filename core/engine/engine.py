@@ -249,6 +249,7 @@ class EngineCore:
 
     @property
     def num_waiting(self) -> int:
+        """Requests in the waiting queue."""
         return len(self._loop.scheduler.waiting)
 
     @property

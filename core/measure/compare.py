@@ -56,10 +56,12 @@ class Verdict:
 
     @property
     def faster(self) -> int:
+        """Rounds in which it was faster."""
         return sum(ratio > 1 for ratio in self.ratios)
 
     @property
     def slower(self) -> int:
+        """Rounds in which it was slower."""
         return sum(ratio < 1 for ratio in self.ratios)
 
     @property

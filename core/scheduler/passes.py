@@ -251,7 +251,6 @@ def _by_phase(state: SchedulerState) -> tuple[list[RequestState], list[RequestSt
 
 
 def _victim(state: SchedulerState, candidates: Collection[RequestState]) -> RequestState:
-    """The candidate that the policy selects to give way."""
     request = state.policy.select_victim((*candidates,))
     for candidate in candidates:
         if candidate is request:

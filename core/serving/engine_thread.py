@@ -89,7 +89,6 @@ class Pace:
         return min(max(0.0, due_in), threading.TIMEOUT_MAX)  # nothing can wait for longer
 
     def stepped(self) -> None:
-        """Call after a step was taken."""
         self._last, self._asked, self._owed = self._clock(), max(0, self._asked - 1), False
 
 
@@ -253,7 +252,6 @@ class EngineThread:
         self._begin_next_run()
 
     def set_class(self, settings: ClassSettings) -> None:
-        """Set what viewers are told from now on."""
         self._class = settings
 
     def drain(self) -> None:

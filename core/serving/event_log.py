@@ -147,7 +147,6 @@ class EventLog:
         self.closed = False
 
     def __len__(self) -> int:
-        """The number of messages so far."""
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
@@ -327,7 +326,6 @@ class EngineLog(EventLog):
         self.shown = hidden
 
     def add(self, entry: LogEntry) -> None:
-        """Append an entry of one of these kinds."""
         kind = "step" if isinstance(entry, ServedStep) else entry["kind"]
         self.append(entry, state=kind if kind in _STATES else None)
 

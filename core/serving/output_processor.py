@@ -95,7 +95,6 @@ class TopLogprobs:
         self._found.pop(request, None)
 
     def clear(self) -> None:
-        """Forget all requests."""
         self._asked.clear()
         self._found.clear()
 
@@ -184,7 +183,6 @@ class OutputProcessor:
         self.log.add({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
 
     def queued(self, stream: TokenStream, request: Request) -> None:
-        """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
         self.top_logprobs.ask(stream.id, stream.num_top_logprobs)
         self.log.add(

@@ -123,10 +123,12 @@ class Roofline:
 
     @property
     def card(self) -> Accelerator:
+        """The data sheet of one card."""
         return ACCELERATORS[self.accelerator]
 
     @property
     def model(self) -> Model:
+        """The model as its card describes it."""
         return MODELS[self.size]
 
     # -- bytes -------------------------------------------------------------------------------------
@@ -153,6 +155,7 @@ class Roofline:
 
     @property
     def deployment(self) -> Deployment:
+        """See `Cost`."""
         hardware = f"{self.cards} × {self.card.title}" if self.cards > 1 else self.card.title
         device, model = self.name.partition(":")[0], self.model
         sizes = model.parameters, model.vocab_size, model.context
@@ -193,6 +196,7 @@ class Roofline:
         )
 
     def seconds(self, load: Load) -> float:
+        """See `Cost`."""
         return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:

@@ -180,7 +180,6 @@ def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> 
 
 
 def _layout(event: StepEvent) -> str:
-    """The passes of a step in words."""
     tokens, padding = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
     passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
     pads = f" and {padding:,} [pad|pads]" if padding else ", no padding"

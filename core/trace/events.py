@@ -177,6 +177,7 @@ class KV(NamedTuple):
 
     @property
     def cached_tokens(self) -> dict[str, int]:
+        """Positions found in the prefix cache, by request."""
         return {hit.request: hit.num_cached_tokens for hit in self.prefix_hits}
 
 
@@ -258,7 +259,6 @@ class Resumed(NamedTuple):
 
     @property
     def carried(self) -> tuple[Carried, ...]:
-        """All requests that are present."""
         return (*self.running, *self.waiting)
 
 

@@ -48,6 +48,7 @@ class Mask:
 
     @property
     def num_cells(self) -> int:
+        """Queries × keys."""
         return len(self.queries) * len(self.keys)
 
     @property

@@ -182,7 +182,6 @@ class RunState:
         self._end_some(event, "before")
 
     def take_preemptions(self, event: StepEvent) -> None:
-        """Requests that give way."""
         for preempted in event.preempted:
             self.preempt(event.step, preempted)
 
@@ -298,7 +297,6 @@ class RunState:
             self.chunks[segment.request] += 1
 
     def sample(self, sampled: Sampled) -> None:
-        """A request gets one more token."""
         self.num_tokens[sampled.request] += 1
 
     def reject(self, draft: Draft) -> None:

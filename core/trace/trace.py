@@ -128,10 +128,12 @@ class Trace(OnPage):
 
     @property
     def prompts(self) -> dict[str, list[int]]:
+        """Prompt token ids by request."""
         return {request: one.prompt for request, one in self.asked.items()}
 
     @property
     def prompt_lengths(self) -> dict[str, int]:
+        """Tokens of each prompt, by request."""
         return {request: len(one.prompt) for request, one in self.asked.items()}
 
     def about(self) -> dict[str, Any]:

@@ -253,6 +253,7 @@ class Request:
         return self.prompt_token_ids is None
 
     def of_tokens(self, ids: Sequence[int]) -> Self:
+        """The same request with these token ids as its prompt."""
         given = tuple(require(ids, Iterable, "The ids of tokens are a list"))
         return replace(self, prompt=None, messages=None, prompt_token_ids=given)
 

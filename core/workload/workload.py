@@ -111,6 +111,7 @@ class Workload:
         return {"schema": SCHEMA, "name": self.name, "arrival_unit": self.arrival_unit}
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data: the heading, and each request."""
         return {**self.heading(), "requests": [r.to_json() for r in self.requests]}
 
     @classmethod

@@ -41,7 +41,6 @@ class Kept:
         return self.put_document(translated_ranks(ranks, ids, source))
 
     def put_document(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep a document; returns `{"id", "url"}`."""
         return _named(self._put(as_text(document)))
 
     def trace(self, run: object) -> Trace:

@@ -61,7 +61,6 @@ class Tab:
         return json.dumps({**facts, "has_chat_template": packed.chat_text is not None})
 
     def opened(self, name: str) -> PackedGguf:
-        """A file that was inspected."""
         return self._opened[name]
 
     def close(self, name: str) -> None:
@@ -154,6 +153,5 @@ class TabJob:
         return json.dumps([last])
 
     def stop(self) -> None:
-        """Stop the job at its next turn."""
         if isinstance(self._deltas, ComputedJob):
             self._deltas.stop()

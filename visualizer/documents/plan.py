@@ -100,6 +100,5 @@ def _cells(point: Point, plan: Plan) -> list[str]:
 
 
 def _times(point: Point, request: str) -> list[str]:
-    """The queue time, TTFT and E2E latency of a request."""
     one = point.requests.get(request)
     return ["–"] * 3 if one is None else [*map(seconds, (one.queue_s, one.ttft_s, one.e2e_s))]

@@ -84,7 +84,6 @@ class EngineFiles:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options for the page."""
         return {"engine": self.address, "engineModels": list(self.models)}
 
     def facts(self) -> dict[str, Any]:

@@ -216,7 +216,6 @@ def _html(spans: list[Span], player: str, place: str = "") -> str:
 
 
 def _hues(trace: Trace) -> dict[str, int]:
-    """The hue of each letter."""
     dealt, named = deal(trace), letters(trace)
     return {named[request]: hue for request, hue in dealt.items()}
 

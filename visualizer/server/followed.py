@@ -86,7 +86,6 @@ class EngineLoad:
         self._at = 0.0
 
     def take(self, event: StepEvent) -> None:
-        """The next step."""
         if self._tokens and event.t_start < self._tokens[-1][0]:
             self._tokens.clear()  # another recording
         over = {finished.request for finished in event.finished}

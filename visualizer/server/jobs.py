@@ -82,7 +82,6 @@ class Job:
         return self.work.noun
 
     def cancelled(self) -> str:
-        """The reason for an early end, in a sentence."""
         if self.has_begun:
             return self.work.stopped()
         return f"The {self.noun} was cancelled before it began."
@@ -102,7 +101,6 @@ class Job:
         return leaky_engine(*model, config, self.sleep)
 
     def _model(self, spec: Spec) -> tuple[Any, Any]:
-        """The spec's model and its tokenizer."""
         from core.torch_engine.models.watch import Stopped
 
         def watch(phase: str, done: int, total: int) -> None:

@@ -259,7 +259,6 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON response."""
     # in ASCII, since a lone surrogate has no UTF-8
     return Response(json.dumps(data), status, headers, "application/json")
 

@@ -182,11 +182,9 @@ class Store:
         return {"id": path.stem, "url": self._url(path)}
 
     def pin(self, path: Path) -> None:
-        """Keep a file permanently."""
         self._pinned.add(path.name)
 
     def is_pinned(self, name: str) -> bool:
-        """Whether a file is kept permanently."""
         return name in self._pinned
 
     # -- reading -----------------------------------------------------------------------------------

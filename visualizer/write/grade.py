@@ -157,7 +157,6 @@ def _is_of(task: PolicyTask, trace: Trace) -> bool:
 
 
 def _told(fault: Fault) -> str:
-    """The sentence of a fault in the current language."""
     return t(fault.says, **fault.holes)
 
 

@@ -115,7 +115,6 @@ class TransformersContinuous:
             raise
 
     def submit(self) -> None:
-        """Hand all requests to the manager."""
         for request in self.work:
             self.add(request)
 

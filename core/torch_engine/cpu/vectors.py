@@ -83,8 +83,6 @@ def load(typing, pointer, offset):
 
 @intrinsic
 def store(typing, pointer, offset, vector):
-    """Write a vector to float32 numbers."""
-
     def generate(context, builder, signature, arguments):
         _write(builder, arguments[2], builder.gep(arguments[0], [arguments[1]]))
         return context.get_dummy_value()

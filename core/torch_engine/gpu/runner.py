@@ -93,7 +93,6 @@ class HostClock:
         self._clock = clock
 
     def mark(self) -> float:
-        """The time now."""
         return self._clock()
 
     def wait(self, mark: Any) -> None:
@@ -132,7 +131,6 @@ class CudaClock:
         return _CudaMark(event, recorded)
 
     def wait(self, mark: Any) -> None:
-        """Wait until the device has reached a mark."""
         mark.event.synchronize()
 
     def time(self, mark: Any) -> float:
