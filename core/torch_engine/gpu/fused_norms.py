@@ -4,8 +4,6 @@ kernel launches are those of norms.
 Importing this module needs Triton.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -7,8 +7,6 @@ and above: on older GPUs Triton has no matrix instructions. Importing this modul
 TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ requests, so a CUDA graph captured once runs any pass written into its buffers; 
 marked -1 or have length 0. This module does not need Triton.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

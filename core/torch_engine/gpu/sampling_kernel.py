@@ -8,8 +8,6 @@ reduces these and draws exactly among the candidates. It could miss only a winne
 within 1e-5 of it in one stretch, which happens in about one draw in 10^10.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

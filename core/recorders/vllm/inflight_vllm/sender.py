@@ -11,8 +11,6 @@ the collector skips lines that it already has. If the collector cannot be reache
 again at growing intervals; if it refuses, the recording ends.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

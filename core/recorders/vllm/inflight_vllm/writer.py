@@ -1,7 +1,5 @@
 """Writes records in a thread of its own, so that an engine never waits for a disk."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import logging
