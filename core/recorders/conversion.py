@@ -137,7 +137,9 @@ class Conversion:
         given = {s["request"]: s for s in step["segments"]}
         if len(given) < len(step["segments"]):
             raise InvalidTrace("a request computes twice in it")
-        arrived = tuple(self._arrive(a) for a in step["arrived"])
+        arrived = tuple(self._register(a) for a in step["arrived"])
+        for come in arrived:
+            self._run.arrive(self._number, come)
         # cancelled and preempted requests go before anyone joins: that frees their lanes
         cancelled, released = self._cancel(step)
         preempted = self._preempted(step)
@@ -224,11 +226,6 @@ class Conversion:
         return requests
 
     # -- requests in and out -----------------------------------------------------------------------
-
-    def _arrive(self, arrived: Raw) -> Arrived:
-        come = self._register(arrived)
-        self._run.arrive(self._number, come)
-        return come
 
     def _register(self, arrived: Raw) -> Arrived:
         """Make a request known: its prompt, its limit and its arrival."""

@@ -2163,8 +2163,8 @@ FAULTS = (
     Fault(
         "a race opens where the last is done",
         "assets/player/compare/race.js",
-        "return Math.min(...this.racers.map((r) => r.length), this.span);",
-        "return Math.max(...this.racers.map((r) => r.length));",
+        "this.now = Math.min(...this.racers.map((r) => r.length), this.span);",
+        "this.now = Math.max(...this.racers.map((r) => r.length));",
         (RACE,),
     ),
     Fault(

@@ -110,17 +110,13 @@ export class Race {
     this.rows.style.setProperty("--racers", String(this.racers.length));
     this._spread();
     this.toggle(false);
-    this.now = this.firstEnd();
+    // the moment at which the first run is done, when the gap to the others is visible
+    this.now = Math.min(...this.racers.map((r) => r.length), this.span);
     this.redraw();
   }
 
   _spread() {
     this.span = Math.max(...this.racers.map((r) => r.length), 1e-9);
-  }
-
-  /** The moment at which the first run is done, when the gap to the others is visible. */
-  firstEnd() {
-    return Math.min(...this.racers.map((r) => r.length), this.span);
   }
 
   setClock(/** @type {boolean} */ on) {

@@ -362,10 +362,6 @@ export class Learn {
     this.task.begin();
   }
 
-  endTask() {
-    return this.open(this.lesson, this.at);
-  }
-
   // -- buttons, labels and keys ------------------------------------------------------------------
 
   _buttons() {
