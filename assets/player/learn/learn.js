@@ -125,9 +125,7 @@ export class Learn {
     return true;
   }
 
-  /**
-   * The sentences about a run in the language of the lessons; null if they exist only in English.
-   */
+  /** The sentences about a run in the language of the lessons; null if only English has them. */
   async _captions(/** @type {string} */ run) {
     const { language, options, engines } = this;
     if (!this.watch.recorded(run)) return null;

@@ -232,10 +232,7 @@ export class Fleet {
     );
   }
 
-  /**
-   * Take what the server sends of one rank, whose stream alone resumes after `last`. See
-   * `events_together`.
-   */
+  /** Take news of one rank, whose stream alone resumes after `last`: see `events_together`. */
   take(/** @type {Json} */ { of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;

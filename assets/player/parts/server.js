@@ -140,10 +140,7 @@ export class Server {
   }
 }
 
-/**
- * A refusal by the server. status: of HTTP; retryAfter: after how many seconds to try again, or
- * null.
- */
+/** A refusal by the server. status: of HTTP; retryAfter: seconds until another try, or null. */
 export class Refusal extends Error {
   /** @param {string} sentence @param {number} status @param {number | null} retryAfter */
   constructor(sentence, status, retryAfter = null) {

@@ -279,10 +279,7 @@ export class LaneInk {
     }
   }
 
-  /**
-   * Draw the queue, a column per step, as high as the number of waiting requests.
-   * @param {Ink} g @param {LaneState} state
-   */
+  /** Draw the queue, a column per step. @param {Ink} g @param {LaneState} state */
   _queue(g, { run, palette, focus }) {
     const { scale } = this;
     const base = this.box.h;

@@ -148,9 +148,7 @@ class Band {
     });
   }
 
-  /**
-   * Frame the current step across all lanes of the rank. @param {Ink} g @param {Palette} palette
-   */
+  /** Frame the current step across the rank's lanes. @param {Ink} g @param {Palette} palette */
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);

@@ -176,10 +176,7 @@ export class Bar {
     this.fitChips();
   }
 
-  /**
-   * Leave to the menu what does not fit: first what is shown elsewhere, too, then buttons; then
-   * tabs scroll.
-   */
+  /** Put in the menu what does not fit: what is shown elsewhere, then buttons; then tabs scroll. */
   _fitButtons() {
     const { root, $ } = this.app;
     const [top, box] = [$(".top"), $(".presets")];

@@ -123,10 +123,7 @@ export class Editor {
     await this._follow();
   }
 
-  /**
-   * Fill the form with the run on screen, unless the form has edits, which stay until discarded.
-   * False if no engine answers.
-   */
+  /** Fill the form with the run on screen unless it has edits. False if no engine answers. */
   async _follow() {
     if (!(await this.ready())) return false;
     const { run } = this.app;
@@ -560,9 +557,7 @@ export class Editor {
     return t(this._presetOf(spec)?.title ?? own);
   }
 
-  /**
-   * A spec for a link in its shortest form: a preset and what differs from it, otherwise all of it.
-   */
+  /** A spec in its shortest form, for a link: a preset and what differs from it, else all of it. */
   packed(/** @type {Json} */ spec) {
     const preset = this._presetOf(spec);
     if (!preset) return pack(spec);

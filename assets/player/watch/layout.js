@@ -78,16 +78,10 @@ function isDark({ store }) {
   return chosenTheme ? chosenTheme === "dark" : prefersDark();
 }
 
-/**
- * Whether the run on screen opens on an axis of measured seconds, which it does if it is about
- * time. @param {App} app
- */
+/** Whether the run opens on an axis of measured seconds: if it is about time. @param {App} app */
 export const ownAxis = (app) => app.entry?.axis === "time";
 
-/**
- * Show the axis of the run that was opened, unless the visitor or an address has chosen one.
- * @param {App} app
- */
+/** Show the axis of the opened run, unless the visitor or an address chose one. @param {App} app */
 export function openAxis(app) {
   const isFree = app.store.state.chosenAxis === undefined && !app.pair.members.length;
   if (isFree && app.clock !== ownAxis(app)) setAxis(app, ownAxis(app));

@@ -103,10 +103,7 @@ export function pageActions(app) {
 
     // -- steps that arrive -----------------------------------------------------------------------
 
-    /**
-     * Take new steps from here; null: from the runs that Watch itself starts.
-     * @param {Edge | null} edge
-     */
+    /** Take new steps from here; null: from the runs that Watch began. @param {Edge | null} edge */
     lead(edge) {
       store.set({ edge: edge || app.live, following: Boolean(edge || app.live.going) });
     },

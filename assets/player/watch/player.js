@@ -310,9 +310,7 @@ export class Player {
     }
   }
 
-  /**
-   * Open a recorded run of the catalogue; its file is fetched once. @returns {Promise<void>}
-   */
+  /** Open a recorded run of the catalogue; its file is fetched once. @returns {Promise<void>} */
   async open(/** @type {Entry} */ entry, wanted = {}) {
     this.fetching = entry;
     try {
@@ -474,10 +472,7 @@ export class Player {
 
   // -- highlighting ------------------------------------------------------------------------------
 
-  /**
-   * The request of the run on screen with the same id: the given one may be from a run that a
-   * longer one has just replaced.
-   */
+  /** The request of the run on screen with this id: a longer run may just have replaced its own. */
   _own(/** @type {RunRequest | null} */ request) {
     return (request && this.run.request(request.id)) || null;
   }

@@ -188,10 +188,7 @@ export class Ranks {
     app.changed();
   }
 
-  /**
-   * A run was put on screen: one of these, one paired with one of these, or another, which ends
-   * this.
-   */
+  /** A run was put on screen: one of these, one paired with it, or another, which ends this. */
   entered() {
     const { app } = this;
     if (!this.current && !app.pair.members.length) this.members = [];

@@ -65,9 +65,7 @@ export class Outcome {
     this.progress();
   }
 
-  /**
-   * loading: {what, done, total} in bytes; progress: {step}, {index, total} of turns, or {cases}
-   */
+  /** loading: {what, done, total}, bytes; progress: {step}, {index, total} of turns, or {cases} */
   progress(/** @type {Progress} */ { loading, progress } = {}) {
     const { bar } = this;
     bar.hidden = false;

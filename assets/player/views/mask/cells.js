@@ -104,10 +104,7 @@ export function inkWeights({ g, palette, at, items, window, focus }, weights, wi
   g.globalAlpha = 1;
 }
 
-/**
- * A mask as tiles. canvas: the tiles drawn last, a pixel each. Buffers are kept, and grow if
- * needed.
- */
+/** A mask as tiles. canvas: the tiles drawn last, a pixel each. Buffers are kept, and may grow. */
 export class Tiles {
   constructor() {
     this.canvas = document.createElement("canvas");
