@@ -88,9 +88,7 @@ def unbroken(text: str) -> str:
 
 
 def saved(save: Callable[[Path], object], path: Path | None) -> list[InflightError]:
-    """Save to a path, if one was given. An error is returned, so that `finish` can raise it once
-    the rest is printed.
-    """
+    """Save to a path, if one was given. Returns an error, for `finish` to raise after the rest."""
     try:
         if path is not None:
             save(path)

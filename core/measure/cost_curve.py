@@ -153,9 +153,7 @@ def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingP
 
 
 def _rounds(keys: list[Any], repeats: int) -> Iterator[tuple[int, int, Any]]:
-    """The measurements in order. Round 0 warms up; each round walks the grid in the opposite
-    direction of the round before.
-    """
+    """The measurements in order. Round 0 warms up; every other round walks the grid backwards."""
     done = 0
     for number in range(repeats + 1):
         for key in keys if number % 2 else reversed(keys):

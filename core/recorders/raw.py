@@ -148,9 +148,7 @@ def is_raw(first_line: str) -> bool:
 
 
 def _said(line: str) -> Any:
-    """The JSON value of a line; raises ValueError also for what parsers read differently, and for
-    lone surrogates.
-    """
+    """The JSON value of a line; ValueError also for lone surrogates, and where parsers differ."""
     data = read_json(line)
     json.dumps(data, ensure_ascii=False).encode()
     return data

@@ -24,9 +24,7 @@ _COLDEST, _HOTTEST = tl.constexpr(1e-30), tl.constexpr(1e30)
 
 @triton.jit
 def _hash(key, token):
-    """32 bits of a key and a token: two rounds of MurmurHash3's finalizer, as in
-    `core.torch_engine.sampling.gumbel_noise`.
-    """
+    """32 bits of a key and a token: two rounds of MurmurHash3's finalizer, as in `gumbel_noise`."""
     bits = token.to(tl.uint32) ^ (key & 0xFFFFFFFF).to(tl.uint32)
     bits ^= bits >> 16
     bits *= 0x85EBCA6B
