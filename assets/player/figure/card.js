@@ -32,7 +32,6 @@ function shape(name) {
 
 /** Blends two states. @param {Moment} a @param {Moment} b @param {number} u @returns {Moment} */
 export function blend(a, b, u) {
-  /** @type {Moment} */
   const between = { ...b };
   for (const [key, to] of Object.entries(b)) {
     const from = a[key];

@@ -32,7 +32,6 @@ export class Messages {
    * @param {HTMLFormElement} form @param {() => Row[]} rows @param {() => void} touched
    */
   constructor(form, rows, touched) {
-    /** @type {HTMLInputElement} */
     this.switch = /** @type {HTMLInputElement} */ (find(form, "[name=as_messages]"));
     this.label = /** @type {HTMLElement} */ (this.switch.closest("label"));
     this.rows = rows;
