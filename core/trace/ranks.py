@@ -5,10 +5,12 @@ showed at its time 0. That is enough to combine files, so no file format holds s
 whatever is sent, checked or kept is a single trace.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Literal
 
 from core.errors import InvalidTrace
 from core.trace.header import ClockFacts, EngineFacts, Header
@@ -51,7 +53,7 @@ class Ranks:
     faults: tuple[str, ...]
 
     @classmethod
-    def of(cls, traces: Iterable[tuple[str, Trace]], refused: Iterable[str] = ()) -> Self:
+    def of(cls, traces: Iterable[tuple[str, Trace]], refused: Iterable[str] = ()) -> Ranks:
         """traces: with the names of their files. refused: a sentence for each file that could not
         be opened. Raises InvalidTrace for files that are not of one engine.
         """
@@ -101,6 +103,7 @@ class RankPlace:
 
     @property
     def engine(self) -> EngineFacts:
+        """The engine that was recorded."""
         assert self.header.engine is not None
         return self.header.engine
 
@@ -128,14 +131,14 @@ class Placement:
     alignment: Alignment
 
     @classmethod
-    def of(cls, places: Iterable[RankPlace]) -> Self:
+    def of(cls, places: Iterable[RankPlace]) -> Placement:
         """Raises InvalidTrace for recordings that are not of one engine."""
         by_rank = sorted(places, key=lambda place: place.rank)
         _refuse_strangers(by_rank)
         return cls.across(by_rank)
 
     @classmethod
-    def across(cls, places: Iterable[RankPlace]) -> Self:
+    def across(cls, places: Iterable[RankPlace]) -> Placement:
         """The placement of recordings of several engines, which have nothing but the time in
         common, in the order given. Raises InvalidTrace if there are none.
         """
