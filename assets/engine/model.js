@@ -236,10 +236,7 @@ export class Model {
     this.#room = { rows: 0, keys: 0, samples: 0 };
   }
 
-  /**
-   * Room for the activations of a pass. @param {number} rows @param {number} keys
-   * @param {number} samples
-   */
+  /** Room for activations. @param {number} rows @param {number} keys @param {number} samples */
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;

@@ -221,10 +221,7 @@ export class Race {
     return t(`step ${Math.floor(this.now)}${small ? "" : ` of ${this.span}`}`);
   }
 
-  /**
-   * By how many tokens the first is ahead of the last.
-   * @returns {[number, {first: string, last: string}]}
-   */
+  /** How many tokens the first leads by. @returns {[number, {first: string, last: string}]} */
   gap() {
     const order = this.racers
       .map((racer) => ({ name: racer.name, tokens: racer.tokensAt(this.now) }))

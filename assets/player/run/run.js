@@ -477,10 +477,7 @@ export class Run {
     return hasLast && this.endedItself(request) ? pieces.with(-1, "") : pieces;
   }
 
-  /**
-   * The pieces of text that a request got in step i, one for each token.
-   * @param {RunRequest} request @param {number} i
-   */
+  /** A request's new text in step i, by token. @param {RunRequest} request @param {number} i */
   newPieces(request, i) {
     const [from, end] = [this.numGenerated(request, i - 1), this.numGenerated(request, i)];
     return this.isSimulated

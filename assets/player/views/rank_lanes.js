@@ -157,10 +157,7 @@ class Band {
     strokeBox(g, palette.ink, 1.5, left - 1, STRIP - 1, width + 2, height + 2);
   }
 
-  /**
-   * What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param
-   * {number} y
-   */
+  /** {step, request, lines} at a point; step: null in a gap. @param {number} x @param {number} y */
   hit(x, y) {
     const { scale } = this.chart;
     if (!this.chart.painted?.run.length || x < GUTTER) return null;

@@ -123,10 +123,7 @@ export function pageActions(app) {
       if (following) store.set({ index: run.length - 1 });
       app.redraw();
     },
-    /**
-     * Show the same run with other steps kept; position and highlight stay if they still exist.
-     * @param {Run} run
-     */
+    /** Show the run with other steps kept; what still exists stays selected. @param {Run} run */
     renew(run) {
       const { state } = store;
       const pinned = (state.pinned && run.request(state.pinned.id)) || null;

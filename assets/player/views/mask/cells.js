@@ -168,10 +168,7 @@ export class Tiles {
     this._g.putImageData(image, 0, 0);
   }
 
-  /**
-   * An image of this size, and an array for the share of each pixel. @param {number} W @param
-   * {number} H
-   */
+  /** An image of this size, and the shares of its pixels. @param {number} W @param {number} H */
   _sized(W, H) {
     const canvas = this.canvas;
     if (!this._image || canvas.width !== W || canvas.height !== H) {

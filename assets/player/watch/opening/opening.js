@@ -292,10 +292,7 @@ export class Opening {
     setAttr(this.line, "aria-valuetext", plain(this._shown, line));
   }
 
-  /**
-   * A sentence as nodes. shut: some of its requests wait before a shut door. @param {Span[]} line
-   * @param {boolean} shut
-   */
+  /** A sentence as nodes. shut: some wait outside. @param {Span[]} line @param {boolean} shut */
   _spans(line, shut) {
     const waiting = shut ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [];
     const nodes = spans(this._shown, line, (request) => !waiting.includes(request));
