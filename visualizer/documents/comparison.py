@@ -405,7 +405,7 @@ def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
     return all(
         datetime.fromisoformat(shown.created) >= datetime.fromisoformat(header.created)
         and header.source == shown.source
-        and shown.workload in (header.workload, f"engines-{header.workload}")
+        and shown.workload.removeprefix("engines-").removeprefix("gpu-") == header.workload
         for header in headers
     )
 
