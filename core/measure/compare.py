@@ -151,6 +151,11 @@ class Comparison(OnPage):
         return any(run.cut for run in self.runs.values())
 
     @property
+    def is_of_traces(self) -> bool:
+        """Whether its runs were made before, each for itself and on any machine."""
+        return not self.apart
+
+    @property
     def outputs_identical(self) -> bool:
         """Whether every contender gave the same tokens in every round."""
         return not self.differences
@@ -419,14 +424,14 @@ QUIET = 0.3
 """The load per CPU, over the last minute, above which nothing is measured for publication."""
 
 
-def environment(header: Header) -> dict[str, Any]:
+def environment(header: Header, is_here: bool = True) -> dict[str, Any]:
     """The machine, from a trace's header and the system. The load average is the current one, so
-    call this before measuring. In a visitor's tab the CPUs and their load are unknown.
+    call this before measuring. In a visitor's tab the CPUs and their load are unknown, as they are
+    of a run that was not made here.
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
-    return machine(
-        header.device, header.device_name, header.threads, header.dtype, model, header.versions
-    )
+    of_run = (header.device, header.device_name, header.threads, header.dtype, model)
+    return machine(*of_run, header.versions, is_here and "pyodide" not in header.versions)
 
 
 def machine(
@@ -436,15 +441,17 @@ def machine(
     dtype: str,
     model: Mapping[str, Any],
     versions: Mapping[str, str | None],
+    is_known: bool = True,
 ) -> dict[str, Any]:
-    """The same as `environment`, for a run without a trace."""
-    in_browser = "pyodide" in versions  # which tells neither the CPU nor its load
+    """The same as `environment`, for a run without a trace. is_known: whether this system can tell
+    the CPU and its load.
+    """
     return {
         "device": device,
-        "hardware": _cpu_name() if device == "cpu" and not in_browser else device_name,
-        "cpus": None if in_browser else os.cpu_count(),
+        "hardware": _cpu_name() if device == "cpu" and is_known else device_name,
+        "cpus": os.cpu_count() if is_known else None,
         "threads": threads,
-        "load_average": None if in_browser else load_average(),
+        "load_average": load_average() if is_known else None,
         "dtype": dtype,
         "model": dict(model),
         "versions": dict(versions),

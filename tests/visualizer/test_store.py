@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,19 @@ def test_a_run_that_is_kept_has_its_sentences_in_every_language(tmp_path):
     said = json.loads((tmp_path / f"{kept.put(trace())['id']}.json").read_text(encoding="utf-8"))
     assert said["translations"] == {"de": captions_in(trace(), "de")}
     assert said["translations"]["de"]["captions"][0]["bound"] != said["captions"][0]["bound"]
+
+
+def test_traces_that_look_alike_on_the_page_are_kept_apart(tmp_path):
+    """Otherwise, whoever opens a trace would be handed another one, which came first."""
+    kept, honest = Store(tmp_path, 2**24), Trace.load(TRACES / "kv-pressure.jsonl")
+    first, *others = honest.asked.values()
+    forged = first._replace(prompt=[first.prompt[0] + 1, *first.prompt[1:]])
+    alike = replace(honest, asked={one.request.id: one for one in (forged, *others)})
+    assert replay(alike) == replay(honest)
+    ids = [kept.put(trace, "uploaded")["id"] for trace in (alike, honest, alike)]
+    assert ids[0] == ids[2] != ids[1]
+    for run, trace in zip(ids, (alike, honest), strict=False):
+        assert list(kept.trace(run).lines()) == list(trace.lines())
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from core.measure.compare import Comparison, environment
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.comparison import Shown, document
-from visualizer.documents.replay import captions_in, replay, translated_replay
-from visualizer.jobs.files import UPLOADED
+from visualizer.documents.replay import UPLOADED, captions_in, replay, translated_replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints
 from visualizer.lessons.lessons import LESSONS
@@ -28,13 +27,19 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
     notebook. Raises InflightError if there is nothing to show.
     """
     if isinstance(what, Comparison):
-        return comparison_html(what)
+        return comparison_html(what, in_cell)
     if not isinstance(what, Trace):
         raise InflightError(f"There is no page of a {type(what).__name__}.")
     if not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
     made = translated_replay(what, "recorded")
-    return standalone_html(made if in_cell else _saved(made), place | {"embedded": in_cell})
+    brought = _saved(made) if _is_brought(in_cell, what) else made
+    return standalone_html(brought, place | {"embedded": in_cell})
+
+
+def _is_brought(in_cell: bool, *traces: Trace) -> bool:
+    """Whether the runs of a page have been in a file, which anyone may have changed."""
+    return not in_cell or any(trace.recorded_texts is not None for trace in traces)
 
 
 def _saved(made: dict[str, Any]) -> dict[str, Any]:
@@ -42,8 +47,8 @@ def _saved(made: dict[str, Any]) -> dict[str, Any]:
     return made | {"header": made["header"] | {"brought": UPLOADED}}
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """The page of a comparison; raises InflightError without a trace, and if it was simulated."""
+def comparison_html(comparison: Comparison, in_cell: bool = False) -> str:
+    """The page of a comparison, see `html_of`; raises InflightError without a trace, and if it was simulated."""
     if comparison.is_simulated:
         raise InflightError(
             "The page of a comparison shows what was measured, and this one is simulated. Each of"
@@ -53,9 +58,10 @@ def comparison_html(comparison: Comparison) -> str:
     if not traces:
         raise InflightError("No contender of this comparison left a trace that could be shown.")
     header = traces[0].header
-    made = document(
-        Shown(comparison, header.workload, environment(header) | {"load_average": comparison.load})
-    )
+    place = environment(header, is_here=not comparison.is_of_traces)
+    source = UPLOADED if _is_brought(in_cell, *traces) else "live"
+    shown = Shown(comparison, header.workload, place | {"load_average": comparison.load}, source)
+    made = document(shown)
     listed = [
         {name: made[name] for name in ("name", "title", "shows")}
         | {"url": "comparison", "group": ""}
