@@ -108,7 +108,8 @@ class Comparison(OnPage):
     nearest to the median. medians: of each metric, by contender. differences: where an output
     differs from the first one, see `first_differences`. about: the settings of each contender.
     shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender,
-    medians. load: the machine's load average before the first run, None if unknown.
+    medians. load: the machine's load average before the first run, None if unknown. is_of_traces:
+    whether the runs were made before, each for itself and on any machine.
     """
 
     names: list[str]
@@ -120,6 +121,7 @@ class Comparison(OnPage):
     shown: dict[str, int] = field(default_factory=dict)
     apart: dict[str, dict[str, float]] = field(default_factory=dict)
     load: float | None = None
+    is_of_traces: bool = False
 
     def __repr__(self) -> str:
         medians = ", ".join(
@@ -149,11 +151,6 @@ class Comparison(OnPage):
     def is_cut(self) -> bool:
         """Whether something outside ended a request, so that it may have more tokens in one run."""
         return any(run.cut for run in self.runs.values())
-
-    @property
-    def is_of_traces(self) -> bool:
-        """Whether its runs were made before, each for itself and on any machine."""
-        return not self.apart
 
     @property
     def outputs_identical(self) -> bool:
@@ -431,7 +428,7 @@ def environment(header: Header, is_here: bool = True) -> dict[str, Any]:
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
     of_run = (header.device, header.device_name, header.threads, header.dtype, model)
-    return machine(*of_run, header.versions, is_here and "pyodide" not in header.versions)
+    return machine(*of_run, header.versions, is_here)
 
 
 def machine(
@@ -441,11 +438,10 @@ def machine(
     dtype: str,
     model: Mapping[str, Any],
     versions: Mapping[str, str | None],
-    is_known: bool = True,
+    is_here: bool = True,
 ) -> dict[str, Any]:
-    """The same as `environment`, for a run without a trace. is_known: whether this system can tell
-    the CPU and its load.
-    """
+    """The same as `environment`, for a run without a trace."""
+    is_known = is_here and "pyodide" not in versions  # a browser tells neither the CPU nor its load
     return {
         "device": device,
         "hardware": _cpu_name() if device == "cpu" and is_known else device_name,

@@ -77,7 +77,11 @@ class ModelRerun:
         self.asked: list[TokenizedRequest] = []
         self.on_record = _WrittenTokens()
         self._engine, self._header, self._own = engine, header, header.engine is None
-        self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
+        # another engine may have computed in any format; ours has no others than these
+        is_short = header.dtype not in ("float32", "float64")
+        if self._own:
+            is_short = header.dtype in ("float16", "bfloat16")
+        self._rounding = _ROUNDED_SHORT if is_short else _ROUNDED
         self._facts = tuple(_same_facts(engine.trace.header, header))
         # by request and new token: how far the logit of the one on record is behind the best
         self._behind: dict[tuple[str, int], float] = {}

@@ -7,16 +7,19 @@ whatever is sent, checked or kept is a single trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from core.errors import InvalidTrace
 from core.trace.header import ClockFacts, EngineFacts, Header
+from core.trace.messages import english
 from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
+_SET = 0.5  # seconds by which two clocks of a machine may come apart while an engine starts
 Alignment = Literal["machine", "wall", "second", "first step"]
 """How ranks are aligned, by the best clock that all of them recorded: the monotonic clock of their
 machine, the wall clock, the wall clock to the second, or none.
@@ -112,6 +115,16 @@ class RankPlace:
         """Its number, from 0."""
         return self.engine.rank or 0
 
+    def unlike(self, other: RankPlace) -> list[str]:
+        """The facts in which it differs from another rank, and ranks of one engine never do."""
+        mine, theirs = _of_engine(self.header), _of_engine(other.header)
+        return [fact for fact in mine | theirs if mine.get(fact) != theirs.get(fact)]
+
+    def ahead_of(self, other: RankPlace) -> float:
+        """By how many seconds its time 0 is later by the wall clock; 0 if that is unknown."""
+        mine, theirs = self.clock.wall_ns, other.clock.wall_ns
+        return 0.0 if mine is None or theirs is None else (mine - theirs) / 1e9
+
     @property
     def clock(self) -> ClockFacts:
         """The recorded readings of its clocks."""
@@ -160,11 +173,41 @@ class Placement:
         absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
         first, *others = self.places
         missing = [f"Of {self.count} ranks, {_named(absent)} not among these files."]
-        return missing[: len(absent)] + [
-            f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine}."
-            for place in others
-            if place.engine.version != first.engine.version
+        fewer = [p for p in self.places if p.rank + 1 < (p.engine.ranks or 0) < self.count]
+        return [
+            *missing[: len(absent)],
+            *(
+                f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine}."
+                for place in others
+                if place.engine.version != first.engine.version
+            ),
+            *(
+                f"Rank {p.rank} is said to be one of {p.engine.ranks}, and there are {self.count}."
+                for p in fewer
+            ),
+            *(
+                f"Rank {place.rank} has another “{unlike}” than rank {first.rank}: these may be"
+                " ranks of two engines."
+                for place in others
+                for unlike in place.unlike(first)[:1]
+            ),
+            *(
+                f"The clocks of rank {place.rank} and rank {first.rank} differ by {apart:.1f} s:"
+                " they were set, or are not of one machine."
+                for place, offset in zip(self.places, self.offsets, strict=True)
+                if self.alignment == "machine"
+                and (apart := abs(place.ahead_of(first) - offset + self.offsets[0])) > _SET
+            ),
         ]
+
+
+def _of_engine(header: Header) -> dict[str, Any]:
+    """The facts of a header that all ranks of one engine share; they may run with other pools."""
+    assert header.engine is not None
+    facts = {"dtype": header.dtype, "tensor_parallel": header.tensor_parallel}
+    facts |= {**header.config.to_json(), **header.model.to_json(), **header.engine.to_json()}
+    own = ("num_blocks", "version", "rank", "ranks", "clock")
+    return {name: value for name, value in facts.items() if name not in own}
 
 
 def _refuse_strangers(places: Sequence[RankPlace]) -> None:
@@ -205,17 +248,23 @@ def _after_the_first(times: list[int]) -> list[float]:
     return [(t - min(times)) / 1e9 for t in times]
 
 
-def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
-    """A sentence if, by a shared clock, two of the ranks never ran at the same time."""
+def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> Iterator[str]:
+    """A sentence if a request is in two of the ranks, and one if, by a shared clock, two of them
+    never ran at the same time.
+    """
+    times = Counter(request for rank in ranks for request in rank.trace.asked)
+    if twice := sum(count > 1 for count in times.values()):
+        yield english(
+            f"{twice:,} [request is|requests are] in more than one rank: these may be copies of"
+            " one recording."
+        )
     begins = max(ranks, key=lambda rank: rank.span[0])
     ends = min(ranks, key=lambda rank: rank.span[1])
-    if alignment == "first step" or ends.span[1] >= begins.span[0]:
-        return []
-    gap = begins.span[0] - ends.span[1]
-    return [
-        f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be"
-        " two runs."
-    ]
+    if alignment != "first step" and (gap := begins.span[0] - ends.span[1]) > 0:
+        yield (
+            f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may"
+            " be two runs."
+        )
 
 
 def _named(ranks: list[int]) -> str:

@@ -1591,8 +1591,8 @@ FAULTS = (
     Fault(
         "a page that fills its window has a frame",
         "visualizer/page/one_file.py",
-        '{"embedded": in_cell}',
-        '{"embedded": True}',
+        '"embedded": in_cell}',
+        '"embedded": True}',
         (ONE_FILE,),
     ),
     Fault(
@@ -10578,10 +10578,33 @@ FAULTS = (
         ("core/test_verify_others.py::test_the_json_tells_every_sentence_of_the_console",),
     ),
     Fault(
+        "ranks of two engines lie on one clock without a word",
+        "core/trace/ranks.py",
+        "for unlike in place.unlike(first)[:1]",
+        "for unlike in ()",
+        ("core/test_ranks.py::test_ranks_that_contradict_each_other_are_doubted",),
+    ),
+    Fault(
+        "a file that a notebook shows is believed without a word",
+        "visualizer/page/one_file.py",
+        "trace.recorded_texts is not None",
+        "False",
+        (
+            "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
+        ),
+    ),
+    Fault(
+        "a page that the page itself saves is believed without a word",
+        "visualizer/page/bundle.py",
+        'page_html({"replay": brought(replay), **(place or {})})',
+        'page_html({"replay": replay, **(place or {})})',
+        ("visualizer/test_store.py::test_a_page_that_is_saved_says_what_is_taken_on_trust",),
+    ),
+    Fault(
         "a saved page is believed without a word",
         "visualizer/page/one_file.py",
-        "made if in_cell else _saved(made)",
-        "made",
+        "not in_cell or any(",
+        "any(",
         (
             "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
         ),

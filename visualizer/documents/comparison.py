@@ -63,8 +63,9 @@ class Shown:
     """A comparison and everything that is shown with it.
 
     workload: its name. load: a sweep of request rates, from `core.measure.load.sweep_load`.
-    environment: see `core.measure.compare`. source: "recorded", "live" or "uploaded". equivalence: the results
-    of `core.proof.equivalence`, "honest" and "leak". group: its heading in the list, if any.
+    environment: see `core.measure.compare`. source: "recorded", "live" or "uploaded". equivalence:
+    the results of `core.proof.equivalence`, "honest" and "leak". group: its heading in the list, if
+    any.
     """
 
     comparison: Comparison

@@ -16,7 +16,7 @@ from visualizer.documents.replay import UPLOADED, captions_in, replay, translate
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints
 from visualizer.lessons.lessons import LESSONS
-from visualizer.page.bundle import inert_json, page_html, page_of, standalone_html
+from visualizer.page.bundle import brought, inert_json, page_html, page_of
 from visualizer.page.tabs import packed_plotly, part, tab_script
 
 _BROUGHT = ASSETS / "site" / "one_file.html"
@@ -33,8 +33,9 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
     if not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
     made = translated_replay(what, "recorded")
-    brought = _saved(made) if _is_brought(in_cell, what) else made
-    return standalone_html(brought, place | {"embedded": in_cell})
+    if _is_brought(in_cell, what):
+        made = brought(made)
+    return page_html({"replay": made, **place, "embedded": in_cell})
 
 
 def _is_brought(in_cell: bool, *traces: Trace) -> bool:
@@ -42,13 +43,10 @@ def _is_brought(in_cell: bool, *traces: Trace) -> bool:
     return not in_cell or any(trace.recorded_texts is not None for trace in traces)
 
 
-def _saved(made: dict[str, Any]) -> dict[str, Any]:
-    """A replay as it is in a file: whoever passes the file on can change it."""
-    return made | {"header": made["header"] | {"brought": UPLOADED}}
-
-
 def comparison_html(comparison: Comparison, in_cell: bool = False) -> str:
-    """The page of a comparison, see `html_of`; raises InflightError without a trace, and if it was simulated."""
+    """The page of a comparison, see `html_of`; raises InflightError without a trace, and if it was
+    simulated.
+    """
     if comparison.is_simulated:
         raise InflightError(
             "The page of a comparison shows what was measured, and this one is simulated. Each of"
@@ -87,7 +85,7 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     for run in dict.fromkeys(
         place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)
     ):
-        data[run] = {**_saved(replay(traces(run))), **captions_in(traces(run), language)}
+        data[run] = {**brought(replay(traces(run))), **captions_in(traces(run), language)}
         catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
     options = {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson}
     return _one_file({"catalogue": catalogue, "terms": hints(language)}, data, "learn", options)
