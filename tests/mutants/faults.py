@@ -10578,6 +10578,13 @@ FAULTS = (
         ("core/test_verify_others.py::test_the_json_tells_every_sentence_of_the_console",),
     ),
     Fault(
+        "lines between two parts may be missing without a word",
+        "core/recorders/raw.py",
+        'or (line is not None and more.header.get("line") != line):',
+        "or False:",
+        ("core/test_raw.py::test_parts_follow_each_other_line_by_line",),
+    ),
+    Fault(
         "ranks of two engines lie on one clock without a word",
         "core/trace/ranks.py",
         "for unlike in place.unlike(first)[:1]",
