@@ -323,8 +323,9 @@ export class Compare {
     this.equivalence.say();
     const { device, model, versions } = doc.data.environment;
     const here = versions?.pyodide ? "Measured in this tab" : "Measured here";
-    const from = { recorded: "Recorded", uploaded: "From a file" };
-    const facts = [t(from[doc.source] || here), dateOf(doc.created), model.name, device.toUpperCase()];
+    const elsewhere = doc.source === "recorded" ? "Recorded" : "From a file";
+    const word = t(doc.source === "live" ? here : elsewhere);
+    const facts = [word, dateOf(doc.created), model.name, device.toUpperCase()];
     setText(this.$(".source"), joined(facts));
     this.$(".source").title = says.where;
   }
