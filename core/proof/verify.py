@@ -1,30 +1,25 @@
 """Verifies a trace, read line by line. Its rules are checked, its decisions are made again by the
 scheduler, its texts are decoded again if the tokenizer is available, and on demand its tokens are
 computed again by the model.
-
-This file says of every fact in a trace how it is known. A `sealed` fact is taken on trust: the
-checksum only shows that it was not altered by mistake.
 """
 
 from __future__ import annotations
 
 import os
-import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from core.collector import gc_off
-from core.config import ASSETS
 from core.engine.engine import EngineCore
 from core.engine.requests import prompt_ids
 from core.errors import InflightError, InvalidRequest, InvalidTrace, shown
 from core.files import path_of
 from core.policy import RecordedPolicy
+from core.proof.findings import CheckResult
 from core.proof.replay import Replay
-from core.proof.rerun import ModelRerun, RerunResult
+from core.proof.rerun import ModelRerun
 from core.simulate.cost import Cost
 from core.simulate.engine import hardware_of
 from core.simulate.fitted import Linear, measured
@@ -35,23 +30,6 @@ from core.trace.file import BREAKS_OFF, Reader, TokenizedRequest, TokenTexts, li
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import Request
-
-Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
-
-_TABLES = tomllib.loads((ASSETS / "checks.toml").read_text(encoding="utf-8"))
-
-PROOFS: dict[str, tuple[Proof, str]] = {
-    fact: (row["proof"], row["how"]) for fact, row in _TABLES["proofs"].items()
-}
-"""For each fact how it is known, and what exactly is known about it."""
-
-OTHERS: dict[str, tuple[str, str]] = {
-    fact: (row["enforced"], row.get("believed", "")) for fact, row in _TABLES["others"].items()
-}
-"""For each fact of another engine's run what is enforced, by a refusal or a warning, and what is
-taken on trust, if anything.
-"""
-
 
 _ROUNDED = 3e-6  # seconds: times in a trace are in whole microseconds
 
@@ -118,62 +96,6 @@ def _rebuilt(cost: Mapping[str, Any]) -> Cost | None:
         return Linear.from_json(cost) if cost.get("kind") == "fitted" else Roofline.from_json(cost)
     except InflightError:
         return None
-
-
-_ONLY_RERUN = ("request.sampling", "header.leak")  # nothing but a rerun can check them
-# not replayed of a request that was ended from outside
-_UNTIL_ITS_END = ("header.arrival_unit, request.asked", "event.finished")
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """A valid trace, or the valid part of one. breaks_off: the file ends before its end was
-    written. not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if
-    they were proved. never_bound: limits that never bound with nothing left, so that nothing shows
-    how large they were. rerun: what the model computed again, None without a rerun. warnings: where
-    another engine's run breaks a rule of ours, each with its step. texts_as_ids: requests with
-    token ids in place of texts. unrecorded: steps with a reason that another engine did not record.
-    is_retimed: the passes of a simulated run take the time that its cost model gives. skipped:
-    steps in which another engine is said to have skipped the head of its queue, whatever the limits
-    were. from_outside: by reason, how many requests were ended by something that is not recorded,
-    so on trust.
-    """
-
-    header: Header = field(repr=False)
-    complete: bool
-    num_requests: int
-    num_steps: int
-    num_tokens: int
-    not_replayed: str | None
-    not_decoded: str | None
-    never_bound: tuple[Limit, ...] = ()
-    rerun: RerunResult | None = None
-    warnings: tuple[tuple[int, str], ...] = ()
-    texts_as_ids: int = 0
-    unrecorded: int = 0
-    breaks_off: bool = False
-    is_retimed: bool = False
-    skipped: int = 0
-    from_outside: Mapping[str, int] = field(default_factory=dict)
-
-    def proof_of(self, fact: str) -> Proof:
-        """How a fact of `PROOFS` is known for this trace."""
-        if not isinstance(fact, str) or fact not in PROOFS:
-            raise InflightError(f"There is no fact {shown(fact)}; there are {', '.join(PROOFS)}.")
-        proof = PROOFS[fact][0]
-        if self.rerun is None and fact in _ONLY_RERUN:
-            return "sealed"
-        # of a model that processes shared, the weights of one may be all that was counted
-        is_part = self.rerun and not self.header.engine and "parameters" not in self.rerun.facts
-        if (
-            (fact == "header.model" and is_part)
-            or (proof == "replayed" and self.not_replayed)
-            or (proof == "rerun" and self.rerun is None)
-            or (fact in _UNTIL_ITS_END and self.from_outside)
-            or (fact == "end" and not self.complete)
-        ):
-            return "bounded"
-        return "sealed" if proof == "decoded" and self.not_decoded else proof
 
 
 def check(run: Trace | str | os.PathLike[str]) -> CheckResult:

@@ -14,9 +14,10 @@ import torch
 
 from core import Roofline, SimulatedEngine, Trace, Workload
 from core.cli import main
-from core.cli.check import _engine, findings
+from core.cli.check import _engine
 from core.cli.options import MOST_THREADS
 from core.errors import InflightError
+from core.proof.findings import findings
 from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import pieces, plain

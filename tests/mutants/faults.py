@@ -3499,7 +3499,7 @@ FAULTS = (
     ),
     Fault(
         "that a run was cut is proved",
-        "core/proof/verify.py",
+        "core/proof/findings.py",
         '            or (fact == "end" and not self.complete)\n',
         "",
         ("core/test_verify.py::test_that_a_run_was_cut_is_taken_on_trust",),
@@ -10403,10 +10403,17 @@ FAULTS = (
         ),
     ),
     Fault(
+        "an engine that is followed is believed without a word",
+        "assets/player/watch/facts.js",
+        "|| (run.goesOn && engine);",
+        ";",
+        ("js/facts.test.js",),
+    ),
+    Fault(
         "a run from a file is believed without a word",
         "assets/player/watch/facts.js",
-        '[header.source, header.brought].includes("uploaded") && t(INVENTED)',
-        "null",
+        '[header.source, header.brought].includes("uploaded") ||',
+        "",
         ("js/facts.test.js",),
     ),
     Fault(
