@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # a name that is imported as itself is public
     from core.policy import Policy as Policy
     from core.policy import RequestView as RequestView
     from core.policy import register_policy as register_policy
-    from core.proof.findings import CheckResult as CheckResult
+    from core.proof.verify import CheckResult as CheckResult
     from core.proof.verify import check as check
     from core.recorders.convert import import_recording as import_recording
     from core.simulate.cost import Cost as Cost

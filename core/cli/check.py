@@ -14,9 +14,8 @@ from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, p
 from core.config import POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidTrace, shown
 from core.files import require_file
-from core.proof.findings import OTHERS, PROOFS, CheckResult, findings
 from core.proof.replay import agree as replay_workloads
-from core.proof.verify import verify
+from core.proof.verify import OTHERS, PROOFS, CheckResult, findings, verify
 from core.recorders.texts import model_folder, tokenizer_of
 from core.trace.file import BREAKS_OFF, lines_of
 from core.trace.header import Header

@@ -78,10 +78,11 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
 
 def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
     """Whether `first_differences` can have returned this; the round is not on record."""
-    trace = next(iter(comparison.traces.values()), None)
-    asked = trace.asked.get(told["request"]) if trace else None
-    most = asked.request.sampling.max_new_tokens if asked else 0 if trace else math.inf
-    tokens = (trace.header.model.vocab_size if trace else None) or math.inf
+    most = tokens = math.inf
+    for trace in comparison.traces.values():
+        asked = trace.asked.get(told["request"])
+        most = asked.request.sampling.max_new_tokens if asked else 0
+        tokens = trace.header.model.vocab_size or math.inf
     return (
         told["policy"] in comparison.runs
         and set(told) == {"policy", "request", "position", "expected", "got", "margin"}

@@ -77,11 +77,10 @@ class ModelRerun:
         self.asked: list[TokenizedRequest] = []
         self.on_record = _WrittenTokens()
         self._engine, self._header, self._own = engine, header, header.engine is None
-        # another engine may have computed in any format; ours has no others than these
-        is_short = header.dtype not in ("float32", "float64")
-        if self._own:
-            is_short = header.dtype in ("float16", "bfloat16")
-        self._rounding = _ROUNDED_SHORT if is_short else _ROUNDED
+        # another engine may have computed in a format that we do not know
+        is_whole = header.dtype not in ("float16", "bfloat16")
+        is_whole &= self._own or header.dtype in ("float32", "float64")
+        self._rounding = _ROUNDED if is_whole else _ROUNDED_SHORT
         self._facts = tuple(_same_facts(engine.trace.header, header))
         # by request and new token: how far the logit of the one on record is behind the best
         self._behind: dict[tuple[str, int], float] = {}

@@ -115,16 +115,6 @@ class RankPlace:
         """Its number, from 0."""
         return self.engine.rank or 0
 
-    def unlike(self, other: RankPlace) -> list[str]:
-        """The facts in which it differs from another rank, and ranks of one engine never do."""
-        mine, theirs = _of_engine(self.header), _of_engine(other.header)
-        return [fact for fact in mine | theirs if mine.get(fact) != theirs.get(fact)]
-
-    def ahead_of(self, other: RankPlace) -> float:
-        """By how many seconds its time 0 is later by the wall clock; 0 if that is unknown."""
-        mine, theirs = self.clock.wall_ns, other.clock.wall_ns
-        return 0.0 if mine is None or theirs is None else (mine - theirs) / 1e9
-
     @property
     def clock(self) -> ClockFacts:
         """The recorded readings of its clocks."""
@@ -168,37 +158,26 @@ class Placement:
         return max(max(p.engine.ranks or 1, p.rank + 1) for p in self.places)
 
     @property
-    def faults(self) -> list[str]:
-        """A sentence for each fault: ranks that are missing, versions that differ."""
-        absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
-        first, *others = self.places
-        missing = [f"Of {self.count} ranks, {_named(absent)} not among these files."]
-        fewer = [p for p in self.places if p.rank + 1 < (p.engine.ranks or 0) < self.count]
-        return [
-            *missing[: len(absent)],
-            *(
-                f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine}."
-                for place in others
-                if place.engine.version != first.engine.version
-            ),
-            *(
-                f"Rank {p.rank} is said to be one of {p.engine.ranks}, and there are {self.count}."
-                for p in fewer
-            ),
-            *(
-                f"Rank {place.rank} has another “{unlike}” than rank {first.rank}: these may be"
-                " ranks of two engines."
-                for place in others
-                for unlike in place.unlike(first)[:1]
-            ),
-            *(
-                f"The clocks of rank {place.rank} and rank {first.rank} differ by {apart:.1f} s:"
-                " they were set, or are not of one machine."
-                for place, offset in zip(self.places, self.offsets, strict=True)
-                if self.alignment == "machine"
-                and (apart := abs(place.ahead_of(first) - offset + self.offsets[0])) > _SET
-            ),
-        ]
+    def faults(self) -> Iterator[str]:
+        """A sentence for each fault: ranks that are missing, and what two of them disagree on."""
+        if absent := sorted(set(range(self.count)) - {place.rank for place in self.places}):
+            yield f"Of {self.count} ranks, {_named(absent)} not among these files."
+        first, shared = self.places[0], _of_engine(self.places[0].header)
+        for place, offset in zip(self.places, self.offsets, strict=True):
+            n, said = place.rank, place.engine.ranks or 0
+            if place.engine.version != first.engine.version:
+                yield f"Rank {n} is of {place.engine}, rank {first.rank} of {first.engine}."
+            if place.rank + 1 < said < self.count:
+                yield f"Rank {n} is said to be one of {said}, and there are {self.count}."
+            mine = _of_engine(place.header)
+            if unlike := [name for name in shared | mine if shared.get(name) != mine.get(name)]:
+                other = f"another “{unlike[0]}” than rank {first.rank}"
+                yield f"Rank {n} has {other}: these may be ranks of two engines."
+            wall, base = place.clock.wall_ns or 0, first.clock.wall_ns or 0
+            apart = abs((wall - base) / 1e9 - offset + self.offsets[0])
+            if self.alignment == "machine" and wall and base and apart > _SET:
+                clocks = f"The clocks of rank {n} and rank {first.rank} differ by {apart:.1f} s"
+                yield f"{clocks}: they were set, or are not of one machine."
 
 
 def _of_engine(header: Header) -> dict[str, Any]:

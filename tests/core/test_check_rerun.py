@@ -17,8 +17,7 @@ from core.cli import main
 from core.cli.check import _engine
 from core.cli.options import MOST_THREADS
 from core.errors import InflightError
-from core.proof.findings import findings
-from core.proof.verify import verify
+from core.proof.verify import findings, verify
 from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import pieces, plain
 from core.trace.file import BREAKS_OFF

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from core import Engine, EngineConfig, Trace, Workload
+from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.policy import Capacity, LimitReached, Policy, RecordedPolicy, RequestView, register_policy
-from core.proof.findings import CheckResult, findings
-from core.proof.verify import verify
+from core.proof.verify import CheckResult, verify
 from core.scheduler.scheduler_state import WaitingQueue
 from core.scheduler.state import RequestState
 from core.simulate.cost import Load

@@ -10,8 +10,7 @@ import pytest
 
 from core import EngineConfig, InvalidTrace, Request, SamplingParams, Trace, Workload
 from core.policy import POLICIES
-from core.proof.findings import CheckResult
-from core.proof.verify import verify
+from core.proof.verify import CheckResult, verify
 from core.simulate.cost import Cost, Deployment, Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear

@@ -17,11 +17,11 @@ import pytest
 
 from core import Engine, EngineConfig, Trace, Workload
 from core.cli import main
+from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.proof.findings import PROOFS, findings
 from core.proof.rerun import RerunResult
-from core.proof.verify import verify
+from core.proof.verify import PROOFS, verify
 from core.recorders.texts import tokenizer_of
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine

@@ -16,8 +16,7 @@ import pytest
 
 from core.cli import main
 from core.errors import InvalidTrace
-from core.proof.findings import OTHERS, findings
-from core.proof.verify import check, verify
+from core.proof.verify import OTHERS, check, findings, verify
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of

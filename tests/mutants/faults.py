@@ -3499,7 +3499,7 @@ FAULTS = (
     ),
     Fault(
         "that a run was cut is proved",
-        "core/proof/findings.py",
+        "core/proof/verify.py",
         '            or (fact == "end" and not self.complete)\n',
         "",
         ("core/test_verify.py::test_that_a_run_was_cut_is_taken_on_trust",),
@@ -10594,8 +10594,8 @@ FAULTS = (
     Fault(
         "ranks of two engines lie on one clock without a word",
         "core/trace/ranks.py",
-        "for unlike in place.unlike(first)[:1]",
-        "for unlike in ()",
+        "if unlike := [name for name in shared | mine if shared.get(name) != mine.get(name)]:",
+        "if unlike := ():",
         ("core/test_ranks.py::test_ranks_that_contradict_each_other_are_doubted",),
     ),
     Fault(

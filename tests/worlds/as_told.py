@@ -22,11 +22,11 @@ from typing import Any
 from core.account.perfetto import chrome_trace
 from core.account.request_times import SLOs
 from core.account.tables import tables
+from core.cli.check import findings
 from core.cli.report import print_delays, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.errors import InflightError
-from core.proof.findings import findings
 from core.proof.verify import verify
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw

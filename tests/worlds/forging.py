@@ -13,8 +13,7 @@ import pytest
 from core import Trace
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.proof.findings import CheckResult
-from core.proof.verify import verify
+from core.proof.verify import CheckResult, verify
 from core.trace.file import Seal
 from worlds.small import memory_trace
 

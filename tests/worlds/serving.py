@@ -18,8 +18,7 @@ import httpx
 import uvicorn
 
 from core import Engine, EngineConfig, SamplingParams, Trace
-from core.proof.findings import CheckResult
-from core.proof.verify import verify
+from core.proof.verify import CheckResult, verify
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.http.app import create_app

@@ -15,7 +15,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
@@ -135,11 +135,11 @@ def _in_language(shown: Shown) -> dict[str, Any]:
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),
             "method": verdicts.method(comparison),
-            "where": "; ".join(_places(shown)),
+            "where": _places(shown),
             "notes": [
                 *map(t, notes(comparison)),
                 *verdicts.caveats(comparison),
-                *([verdicts.trust()] if shown.source == UPLOADED else []),
+                *([t(verdicts.TRUST)] if shown.source == UPLOADED else []),
             ],
         },
         "figures": _figures(shown),
@@ -183,13 +183,12 @@ def where(environment: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, told))
 
 
-def _places(shown: Shown) -> Iterable[str]:
-    """One line about each machine: runs that were made before may be from several."""
-    headers = [trace.header for trace in shown.comparison.traces.values()]
-    of_runs = (environment(header, is_here=False) for header in headers)
-    return dict.fromkeys(
-        map(where, of_runs if shown.comparison.is_of_traces else [shown.environment])
-    )
+def _places(shown: Shown) -> str:
+    """One line about the machine, or about several if the runs were made before."""
+    if not shown.comparison.is_of_traces:
+        return where(shown.environment)
+    traces = shown.comparison.traces.values()
+    return "; ".join(dict.fromkeys(where(environment(of.header, False)) for of in traces))
 
 
 def notes(comparison: Comparison) -> list[str]:

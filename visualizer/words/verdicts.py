@@ -41,6 +41,10 @@ PARTS = {
     "mixed": "steps that mix prefill and decode",
     "rest": "everything else",
 }
+TRUST = (
+    "Taken on trust: everything said here, such as times, tokens, texts and machine: whoever passed"
+    " the file on may have changed it."
+)
 
 
 def headline(comparison: Comparison, two: tuple[str, str] | None = None) -> str:
@@ -280,14 +284,6 @@ def method(comparison: Comparison) -> str:
     if comparison.is_of_traces:
         measured = t("One run of each, made before and read from its trace")
     return f"{measured}{race}.{everybody}"
-
-
-def trust() -> str:
-    """What is taken on trust of a comparison that comes from a file."""
-    return t(
-        "Taken on trust: everything said here, such as times, tokens, texts and machine: whoever"
-        " passed the file on may have changed it."
-    )
 
 
 def named_parts(found: Difference) -> tuple[list[Contribution], list[Contribution]]:
