@@ -57,7 +57,8 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
     if len(set(comparison.names)) < len(comparison.names):
         return "names a contender twice"
-    if not all(_may_differ(comparison, difference) for difference in comparison.differences):
+    told = comparison.differences
+    if len({*map(as_text, told)}) < len(told) or not all(_may_differ(comparison, d) for d in told):
         return "has a difference that none of its runs can have"
     for name, run in comparison.runs.items():
         if fault := _fault_of_turns(comparison, name) or (

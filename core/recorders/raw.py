@@ -203,8 +203,8 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     if damaged:
         more = english(f" So are {len(damaged) - 1} more [line|lines].") if damaged[1:] else ""
         recording.faults.append(f"{name}, line {damaged[0]}: this is no record.{more}")
-    line = recording.header.get("line")
-    recording.until = recording.part, line + number - 1 if type(line) is int else None
+    begins = recording.header.get("line")
+    recording.until = recording.part, begins + number - 1 if type(begins) is int else None
     return recording
 
 

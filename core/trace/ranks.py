@@ -19,6 +19,7 @@ from core.trace.messages import english
 from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
+_SHARED = ("dtype", "tensor_parallel", "kv_groups")  # besides limits, model and engine
 _SET = 0.5  # seconds by which two clocks of a machine may come apart while an engine starts
 Alignment = Literal["machine", "wall", "second", "first step"]
 """How ranks are aligned, by the best clock that all of them recorded: the monotonic clock of their
@@ -183,7 +184,7 @@ class Placement:
 def _of_engine(header: Header) -> dict[str, Any]:
     """The facts of a header that all ranks of one engine share; they may run with other pools."""
     assert header.engine is not None
-    facts = {"dtype": header.dtype, "tensor_parallel": header.tensor_parallel}
+    facts: dict[str, Any] = {of: getattr(header, of) for of in _SHARED}
     facts |= {**header.config.to_json(), **header.model.to_json(), **header.engine.to_json()}
     own = ("num_blocks", "version", "rank", "ranks", "clock")
     return {name: value for name, value in facts.items() if name not in own}

@@ -228,6 +228,8 @@ def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) ->
     run = real.runs["continuous"].trace
     assert run is not None
     true = DIFFERENCE | {"request": next(iter(run.asked))}
+    twice = replace(real, differences=[true, true])
+    assert fault_of(twice, told_of(twice)) == "has a difference that none of its runs can have"
     unknown: list[Told] = [{"got": None}, {"expected": None}, {"margin": None}]
     for told in (true, *(true | nothing for nothing in unknown), true | lie):
         other = replace(real, differences=[told])
