@@ -14,10 +14,10 @@ import torch
 
 from core import Roofline, SimulatedEngine, Trace, Workload
 from core.cli import main
-from core.cli.check import _engine, findings
+from core.cli.check import _engine
 from core.cli.options import MOST_THREADS
 from core.errors import InflightError
-from core.proof.verify import verify
+from core.proof.verify import findings, verify
 from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import pieces, plain
 from core.trace.file import BREAKS_OFF
@@ -349,8 +349,11 @@ def test_what_a_rerun_cannot_tell_apart_is_said_with_its_size() -> None:
     engine = memory_engine(tokenizer=Words(), **LIMITS)
     rows = rows_of(engine.run(Workload([request("r0", 5, 3, temperature=0.5, seed=1)])))
     assert checked(rows, engine=lambda _: engine).rerun.apart == 0
-    rows[0]["dtype"] = "bfloat16"
     steps(rows)[0]["sampled"][0][3:] = [-0.005, 9.2]  # of 49 others each at most e^-9.2
+    for dtype in ("float32", "auto", "fp8"):  # no 16 bits, so nothing was rounded to them
+        rows[0]["dtype"] = dtype
+        assert "is not what the model gives it" in refusal(rows, engine=lambda _: engine)
+    rows[0]["dtype"] = "bfloat16"
     asked = next(line["asked"] for line in rows if line.get("kind") == "request")
     asked["sampling"]["stop"] = ["never said"]
     found = checked(rows, engine=lambda _: engine)

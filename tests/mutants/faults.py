@@ -1591,8 +1591,8 @@ FAULTS = (
     Fault(
         "a page that fills its window has a frame",
         "visualizer/page/one_file.py",
-        '{"embedded": in_cell}',
-        '{"embedded": True}',
+        '"embedded": in_cell}',
+        '"embedded": True}',
         (ONE_FILE,),
     ),
     Fault(
@@ -3193,8 +3193,8 @@ FAULTS = (
     Fault(
         "a recorded rate need not follow from its counts",
         "core/measure/faults.py",
-        "if not math.isclose(found[rate], follows,",
-        "if False and not math.isclose(found[rate], follows,",
+        "if not follows * (1 - rounded) <= found[rate] <= most * (1 + rounded):",
+        "if False:",
         (COMPARISON,),
     ),
     Fault(
@@ -4244,8 +4244,8 @@ FAULTS = (
     Fault(
         "what differs may be of nobody",
         "core/measure/faults.py",
-        "run is not None\n        and (run.trace",
-        "(run is None or run.trace",
+        'told["policy"] in comparison.runs\n',
+        "True\n",
         ("core/test_comparison_faults.py::test_a_difference_is_one_that_a_run_can_have",),
     ),
     Fault(
@@ -10239,8 +10239,8 @@ FAULTS = (
     Fault(
         "one run of a comparison may leak",
         "core/measure/faults.py",
-        '"tensor_parallel", "leak")',
-        '"tensor_parallel")',
+        '"tensor_parallel", "leak", ',
+        '"tensor_parallel", ',
         (
             "core/test_comparison_faults.py::test_all_runs_are_of_the_same_requests_on_the_same_machine",
         ),
@@ -10248,14 +10248,14 @@ FAULTS = (
     Fault(
         "a policy's name may stand over another's run",
         "core/measure/faults.py",
-        "elif name in POLICIES and name != header.policy.name:",
-        "elif False:",
+        'if name.partition(",")[0] != (header.engine or header.policy).name:',
+        "if False:",
         ("core/test_comparison_faults.py::test_a_run_has_the_name_of_its_own_policy",),
     ),
     Fault(
         "a policy may be compared without a run",
         "core/measure/faults.py",
-        "if run.trace is None and name in POLICIES:",
+        "if run.trace is None and name not in NAMES:",
         "if False:",
         ("core/test_comparison_faults.py::test_a_run_has_the_name_of_its_own_policy",),
     ),
@@ -10403,10 +10403,17 @@ FAULTS = (
         ),
     ),
     Fault(
+        "an engine that is followed is believed without a word",
+        "assets/player/watch/facts.js",
+        "|| (run.goesOn && engine);",
+        ";",
+        ("js/facts.test.js",),
+    ),
+    Fault(
         "a run from a file is believed without a word",
         "assets/player/watch/facts.js",
-        '[header.source, header.brought].includes("uploaded") && t(INVENTED)',
-        "null",
+        '[header.source, header.brought].includes("uploaded") ||',
+        "",
         ("js/facts.test.js",),
     ),
     Fault(
@@ -10578,10 +10585,40 @@ FAULTS = (
         ("core/test_verify_others.py::test_the_json_tells_every_sentence_of_the_console",),
     ),
     Fault(
+        "lines between two parts may be missing without a word",
+        "core/recorders/raw.py",
+        'or (line is not None and more.header.get("line") != line):',
+        "or False:",
+        ("core/test_raw.py::test_parts_follow_each_other_line_by_line",),
+    ),
+    Fault(
+        "ranks of two engines lie on one clock without a word",
+        "core/trace/ranks.py",
+        "if unlike := [name for name in shared | mine if shared.get(name) != mine.get(name)]:",
+        "if unlike := ():",
+        ("core/test_ranks.py::test_ranks_that_contradict_each_other_are_doubted",),
+    ),
+    Fault(
+        "a file that a notebook shows is believed without a word",
+        "visualizer/page/one_file.py",
+        "trace.recorded_texts is not None",
+        "False",
+        (
+            "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
+        ),
+    ),
+    Fault(
+        "a page that the page itself saves is believed without a word",
+        "visualizer/page/bundle.py",
+        'page_html({"replay": brought(replay), **(place or {})})',
+        'page_html({"replay": replay, **(place or {})})',
+        ("visualizer/test_store.py::test_a_page_that_is_saved_says_what_is_taken_on_trust",),
+    ),
+    Fault(
         "a saved page is believed without a word",
         "visualizer/page/one_file.py",
-        "made if in_cell else _saved(made)",
-        "made",
+        "not in_cell or any(",
+        "any(",
         (
             "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
         ),

@@ -846,6 +846,8 @@ def test_saved_and_loaded_it_is_the_same_document(tmp_path):
         json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["traces"].values()
     )
     assert document(load_comparison(folder)) == document(shown)
+    for called in ("engines-small", "gpu-small"):
+        load_comparison(save(dataclasses.replace(shown, workload=called), tmp_path / called))
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     plain["policies"]["static"]["wall_s"]["runs"][0] += 9
     (folder / "comparison.json").write_text(json.dumps(plain), encoding="utf-8")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files
+from visualizer.documents.catalogue import ranks as recorded_as_ranks
 from visualizer.documents.replay import captions_in, replay
 from visualizer.page.step import PLOTLY
 from visualizer.server import store as files
@@ -56,6 +58,35 @@ def test_a_run_that_is_kept_has_its_sentences_in_every_language(tmp_path):
     said = json.loads((tmp_path / f"{kept.put(trace())['id']}.json").read_text(encoding="utf-8"))
     assert said["translations"] == {"de": captions_in(trace(), "de")}
     assert said["translations"]["de"]["captions"][0]["bound"] != said["captions"][0]["bound"]
+
+
+def test_traces_that_look_alike_on_the_page_are_kept_apart(tmp_path):
+    """Otherwise, whoever opens a trace would be handed another one, which came first."""
+    kept, honest = Store(tmp_path, 2**24), Trace.load(TRACES / "kv-pressure.jsonl")
+    first, *others = honest.asked.values()
+    forged = first._replace(prompt=[first.prompt[0] + 1, *first.prompt[1:]])
+    alike = replace(honest, asked={one.request.id: one for one in (forged, *others)})
+    assert replay(alike) == replay(honest)
+    ids = [kept.put(trace, "uploaded")["id"] for trace in (alike, honest, alike)]
+    assert ids[0] == ids[2] != ids[1]
+    for run, trace in zip(ids, (alike, honest), strict=False):
+        assert list(kept.trace(run).lines()) == list(trace.lines())
+
+
+def test_a_page_that_is_saved_says_what_is_taken_on_trust(tmp_path):
+    """Also of runs that this server made, and of every rank: the file goes through other hands."""
+    kept = Store(tmp_path, 2**24)
+    alone = kept.export("html", kept.put(trace())["id"])
+    both = kept.export_ranks(kept.put_ranks(recorded_as_ranks("vllm-two-ranks"))["id"])
+    for page, count in ((alone, 1), (both, 2)):
+        text = (tmp_path / page["url"].rpartition("/")[2]).read_text(encoding="utf-8")
+        props = json.loads(
+            text.split('<script id="inflight-props" type="application/json">')[1].split(
+                "</script>"
+            )[0]
+        )
+        found = props["replay"].get("ranks") or [{"replay": props["replay"]}]
+        assert [one["replay"]["header"]["brought"] for one in found] == ["uploaded"] * count
 
 
 @pytest.fixture

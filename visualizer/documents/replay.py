@@ -30,6 +30,7 @@ from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
 
 SCHEMA = 3
+UPLOADED = "uploaded"  # the source of what comes from a file, so that anyone may have made it
 Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
 _CONTEXT = 32  # prompt tokens that prime a detokenizer before the first new token
 

@@ -17,10 +17,10 @@ from core.torch_engine.models.tokenizer import MOST_CONTEXT, ModelDescription
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from core.workload.datasets import dataset_of
+from visualizer.documents.replay import UPLOADED
 from visualizer.jobs.limits import Limits, Refused, checked_model
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
-UPLOADED = "uploaded"  # the source in the header of such a run
 SEPARATOR = "\x1e"  # between two files
 MOST = 256  # files at once
 REQUESTS = 24  # taken from the start of a published workload: as many as one can follow by eye

@@ -13,6 +13,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 
 from core.config import ASSETS
+from visualizer.documents.replay import UPLOADED
 
 PLAYER = ASSETS / "player"
 STYLES = (
@@ -185,7 +186,15 @@ def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None)
     """A single file that opens from disk, without a network. replay: of a run, or of all ranks.
     place: where it opens, see `Player`.
     """
-    return page_html({"replay": replay, **(place or {})})
+    return page_html({"replay": brought(replay), **(place or {})})
+
+
+def brought(document: dict[str, Any]) -> dict[str, Any]:
+    """A replay as it is in a file: whoever passes the file on can change it."""
+    if "ranks" in document:
+        ranks = [one | {"replay": brought(one["replay"])} for one in document["ranks"]]
+        return document | {"ranks": ranks}
+    return document | {"header": document["header"] | {"brought": UPLOADED}}
 
 
 def inert_json(data: object) -> str:

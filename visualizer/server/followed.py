@@ -277,7 +277,7 @@ class Followed:
         return {
             "ranks": ranks,
             "count": own.count if own else 1,
-            "says": _says(own) + own.faults if own else [],
+            "says": [*_says(own), *own.faults] if own else [],
             "engines": engines if are_several else [],
             "all": [rank | {"name": titles[rank["of"]]} for rank in everybody],
             "all_says": _says(across) if across else [],

@@ -291,7 +291,7 @@ export class Compare {
     this.spec = spec;
     const racing = doc.names.filter((/** @type {number} */ n) => doc.runs[n]);
     const first = racing.filter((/** @type {number} */ n) => doc.race.includes(n));
-    this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
+    this.chosen = new Set(doc.source !== "recorded" || first.length < 2 ? racing : first);
     this._who();
     this._race();
     this.bar.fit();
@@ -323,7 +323,8 @@ export class Compare {
     this.equivalence.say();
     const { device, model, versions } = doc.data.environment;
     const here = versions?.pyodide ? "Measured in this tab" : "Measured here";
-    const word = t(doc.source === "recorded" ? "Recorded" : here);
+    const elsewhere = doc.source === "recorded" ? "Recorded" : "From a file";
+    const word = t(doc.source === "live" ? here : elsewhere);
     const facts = [word, dateOf(doc.created), model.name, device.toUpperCase()];
     setText(this.$(".source"), joined(facts));
     this.$(".source").title = says.where;
