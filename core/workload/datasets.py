@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
+from core.files import read_json
 from core.workload.arrivals import (
     MAX_DATASET_BYTES,
     RequestSize,
@@ -198,9 +199,11 @@ def _tokens(
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
     """A file of any of the formats above, see `dataset_of`. Raises InvalidWorkload."""
     with reading(path) as file:
-        if path.stat().st_size > MAX_DATASET_BYTES:
+        data = file.read(MAX_DATASET_BYTES + 1)  # a device has no size, and may never end
+        if len(data) > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")
-        return dataset_of(io.TextIOWrapper(file, encoding="utf-8-sig"), path.name, count, most)
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig")
+        return dataset_of(text, path.name, count, most)
 
 
 def dataset_of(
@@ -251,7 +254,7 @@ def _dataset(name: str, rows: Iterable[Row], most: int | None) -> Dataset:
 def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         try:
-            data = json.loads(line)
+            data = read_json(line)
             ids = tuple(data["hash_ids"])
             size = checked_size(
                 data["input_length"], data["output_length"], data["timestamp"] / 1000
