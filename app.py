@@ -106,7 +106,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         help="model of the shared engine (default: as --model, else smollm2 where it was fetched)",
     )
     options = parser.parse_args(arguments)
-    if refusal := _cannot_listen(options.host, options.port):
+    refusal = _cannot_listen(options.host, options.port)
+    if setting("INFLIGHT_LIVE", "") not in ("", "0", "1"):
+        refusal = "INFLIGHT_LIVE must be 1 or 0: whether visitors share an engine."
+    if refusal:
         print(refusal, file=sys.stderr)
         return 2
 
