@@ -7353,8 +7353,8 @@ FAULTS = (
     Fault(
         "a link in a language is read in that chosen before",
         "assets/player/parts/language.js",
-        'addressed().get("lang") || kept("good", KEY) || "en"',
-        'kept("good", KEY) || addressed().get("lang") || "en"',
+        'named() || kept("good", KEY) || "en"',
+        'kept("good", KEY) || named() || "en"',
         ("js/parts.test.js",),
     ),
     Fault(
