@@ -167,13 +167,8 @@ class RequestValidator:
                 " and '.",
                 param="nickname",
             )
-        if _BOT.fullmatch(
-            "".join(
-                c
-                for c in unicodedata.normalize("NFKC", name).casefold().translate(_LIKE)
-                if c.isalnum()
-            )
-        ):
+        plain = unicodedata.normalize("NFKC", name).casefold().translate(_LIKE)
+        if _BOT.fullmatch("".join(filter(str.isalnum, plain))):
             raise InvalidRequest("Only bots are called Bot: choose another name.", param="nickname")
         return name or None
 

@@ -240,7 +240,7 @@ def test_why_a_page_cannot_be_served_at_an_address_is_a_sentence():
         )
     assert _cannot_listen("", port).startswith("Name an address to listen on: 127.0.0.1 for")
     said = _cannot_listen("nobody.invalid", port)
-    assert said.startswith(f"Cannot listen on nobody.invalid, port {port}: ") and said[-1] == "."
+    assert said.startswith(f"Cannot listen on nobody.invalid:{port}: ") and said[-1] == "."
 
 
 def test_whether_visitors_share_an_engine_is_not_guessed(monkeypatch, capsys):
