@@ -22,7 +22,6 @@ import io
 import json
 import math
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -302,14 +301,9 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        # seven digits in 2023, one more than Python reads
-        found = re.fullmatch(r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text)
-        if found is None:
-            raise
-        at = datetime.fromisoformat(found[1] + (found[3] or ""))
+        at = datetime.fromisoformat(text)
         # without a zone, in one without summer time: only the time between two of them counts
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        return at.timestamp() + float(f"0.{found[2] or 0}")
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _conversations(text: str) -> list[Any] | None:
