@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -106,7 +104,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         help="model of the shared engine (default: as --model, else smollm2 where it was fetched)",
     )
     options = parser.parse_args(arguments)
-    if refusal := _cannot_listen(options.host, options.port):
+    refusal = _cannot_listen(options.host, options.port)
+    if setting("INFLIGHT_LIVE", "") not in ("", "0", "1"):
+        refusal = "INFLIGHT_LIVE must be 1 or 0: whether visitors share an engine."
+    if refusal:
         print(refusal, file=sys.stderr)
         return 2
 
@@ -134,17 +135,14 @@ def _cannot_listen(host: str, port: int) -> str:
         return f"Port {port} does not exist: choose one from 1 to 65535."
     if not host:
         return "Name an address to listen on: 127.0.0.1 for this machine alone, 0.0.0.0 for all."
+    from core.errors import InflightError
+    from core.serving.listening import bound
+
     try:
-        with socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        ):
-            return ""
-    except (OSError, TypeError) as error:  # TypeError: no name at all, as socket sees it
-        if getattr(error, "errno", None) == errno.EADDRINUSE:
-            return f"Port {port} is taken: choose another with --port."
-        shown = host if host.isprintable() else ascii(host)
-        why = (getattr(error, "strerror", None) or str(error)).split(" (")[0]
-        return f"Cannot listen on {shown}, port {port}: {why}."
+        bound(host, port).close()
+    except InflightError as error:
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ transformers takes goes into walks that find nothing, and later walks interrupt 
 import atexit
 import ctypes
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,11 +19,22 @@ _M_MMAP_THRESHOLD, _LARGE = -3, 2**20  # glibc's name of a setting, and bytes
 
 
 def own_process() -> None:
-    """Say that this process runs nothing but this program; until then nothing in it is changed."""
+    """Say that this process runs nothing but this program; until then nothing in it is changed. An
+    order to end, or a terminal that is closed, is then heard as Ctrl-C is: a run keeps its trace.
+    """
     global _is_ours
     _is_ours = True
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        if signal.getsignal(order := getattr(signal, name, signal.SIGTERM)) is signal.SIG_DFL:
+            signal.signal(order, _interrupt)
     # some libraries report objects that are not freed at exit as leaks
     atexit.register(gc.unfreeze)
+
+
+def _interrupt(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def return_large_blocks() -> None:

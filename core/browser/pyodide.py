@@ -20,6 +20,7 @@ from core.errors import InflightError
 
 VERSION = "314.0.7"
 SHA512 = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+_MOST = 2**25  # bytes that are read; the package has a fifth of that
 FILES = (
     "pyodide.mjs",
     "pyodide.asm.mjs",
@@ -60,7 +61,9 @@ def fetch_pyodide() -> Path:
     address = f"{registry.rstrip('/')}/pyodide/-/pyodide-{VERSION}.tgz"
     try:
         with urlopen(address, timeout=30) as answer:
-            content = answer.read()
+            content = answer.read(_MOST)
+            if getattr(answer, "length", 0):  # the rest has not come, or is too much
+                raise OSError
     except (OSError, ValueError, HTTPException):
         raise InflightError(
             f"Pyodide cannot be fetched from {address}, so there is no Write and no engine in a"

@@ -141,6 +141,12 @@ def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROG
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        try:
+            os.getcwd()
+        except FileNotFoundError:  # torch would end the process
+            raise InflightError(
+                "The folder in which this was started is gone: choose another."
+            ) from None
         if world_size() > 1:
             _share(sys.argv[1:] if args is None else args)
         try:

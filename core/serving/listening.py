@@ -107,6 +107,8 @@ def bound(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(family[4])
     except (OSError, UnicodeError) as error:
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise InflightError(f"Port {port} is taken: choose another with --port.") from None
         shown = host if host.isprintable() else ascii(host)
         why = getattr(error, "strerror", None) or error
         raise InflightError(f"Cannot listen on {shown}:{port}: {why}.") from None

@@ -24,7 +24,8 @@ from core.workload.chat import chat_ids, chat_text, has_template
 from core.workload.request import Message, Request, SamplingParams
 
 _IN_NICKNAMES = frozenset(" -_.'")
-_BOT = re.compile(r"bot\d*")  # without spaces and marks
+_BOT = re.compile(r"bot[\dl]*")  # without spaces and marks
+_LIKE = str.maketrans("0оοօߋвβᏴтτ", "ooooobbbtt")  # letters of other scripts, and 0
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )  # invisible letters and marks
@@ -163,9 +164,8 @@ class RequestValidator:
                 " and '.",
                 param="nickname",
             )
-        if _BOT.fullmatch(
-            "".join(c for c in unicodedata.normalize("NFKC", name).casefold() if c.isalnum())
-        ):
+        plain = unicodedata.normalize("NFKC", name).casefold().translate(_LIKE)
+        if _BOT.fullmatch("".join(filter(str.isalnum, plain))):
             raise InvalidRequest("Only bots are called Bot: choose another name.", param="nickname")
         return name or None
 

@@ -20,7 +20,6 @@ import io
 import json
 import math
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from core.errors import InvalidWorkload, shown
+from core.files import read_json
 from core.workload.arrivals import (
     MAX_DATASET_BYTES,
     RequestSize,
@@ -195,9 +195,11 @@ def _tokens(
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
     """A file of any of the formats above, see `dataset_of`. Raises InvalidWorkload."""
     with reading(path) as file:
-        if path.stat().st_size > MAX_DATASET_BYTES:
+        data = file.read(MAX_DATASET_BYTES + 1)  # a device has no size, and may never end
+        if len(data) > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")
-        return dataset_of(io.TextIOWrapper(file, encoding="utf-8-sig"), path.name, count, most)
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig")
+        return dataset_of(text, path.name, count, most)
 
 
 def dataset_of(
@@ -248,7 +250,7 @@ def _dataset(name: str, rows: Iterable[Row], most: int | None) -> Dataset:
 def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         try:
-            data = json.loads(line)
+            data = read_json(line)
             ids = tuple(data["hash_ids"])
             size = checked_size(
                 data["input_length"], data["output_length"], data["timestamp"] / 1000
@@ -296,14 +298,9 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        # seven digits in 2023, one more than Python reads
-        found = re.fullmatch(r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text)
-        if found is None:
-            raise
-        at = datetime.fromisoformat(found[1] + (found[3] or ""))
+        at = datetime.fromisoformat(text)
         # without a zone, in one without summer time: only the time between two of them counts
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        return at.timestamp() + float(f"0.{found[2] or 0}")
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _conversations(text: str) -> list[Any] | None:

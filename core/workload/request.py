@@ -80,10 +80,10 @@ class SamplingParams:
         checks = (
             (
                 _is_int(self.max_new_tokens, 1),
-                "max_new_tokens must be a whole number of at least 1",
+                "max_new_tokens must be a whole number from 1 to 2^31 - 1",
             ),
             (_is_within(self.temperature, 0), "temperature must be a finite number of at least 0"),
-            (_is_int(self.top_k, 0), "top_k must be a whole number of at least 0"),
+            (_is_int(self.top_k, 0), "top_k must be a whole number from 0 to 2^31 - 1"),
             (is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
             (_is_int(self.seed, 0, 2**63 - 1), "seed must be a whole number from 0 to 2^63 - 1"),
             (

@@ -412,7 +412,16 @@ def test_a_nickname_that_is_none(name):
 
 def test_nicknames_are_told_trimmed():
     async def ask(made: ServingEngine):
-        for name in ("  Zoë   O'Neil-3 ", "", None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"):
+        for name in (
+            "  Zoë   O'Neil-3 ",
+            "",
+            None,
+            "李 小龙",
+            "สมชาย",
+            "Nguyễn",
+            "नमिता",
+            "Botond",
+        ):
             await whole(await made.submit((4, 5), greedy(1), nickname=name))
         return [m["nickname"] for m in await all_messages(made) if m["kind"] == "request"]
 
@@ -425,6 +434,7 @@ def test_nicknames_are_told_trimmed():
             "สมชาย",
             "Nguyễn",
             "नमिता",
+            "Botond",
         ]
 
 

@@ -485,7 +485,16 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_a_process_of_its_own(tmp_path):
+@pytest.mark.parametrize(
+    ("order", "before"),
+    [
+        (signal.SIGINT, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_IGN),  # as a shell starts what runs in its background
+        (signal.SIGHUP, signal.SIG_DFL),
+    ],
+)
+def test_an_order_to_end_a_process_of_its_own(tmp_path, order, before):
     out = tmp_path / "t.jsonl"
     long = Workload(
         [
@@ -498,8 +507,11 @@ def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     )
     long.save(tmp_path / "w.json")
     args = [sys.executable, "-m", "core", "run", "-w", str(tmp_path / "w.json"), "-o", str(out)]
-    # whoever runs the tests may have it ignored
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+
+    def heard():  # whoever runs the tests may have them ignored
+        signal.signal(order, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, before)
+
     process = subprocess.Popen(
         args,
         cwd=ROOT,
@@ -511,7 +523,7 @@ def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     for line in process.stderr:  # the first line of progress: it runs
         if line.startswith("tokens"):
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(order)
     errors = process.stderr.read()
     assert process.wait(60) == 130, errors
     assert "Traceback" not in errors and not Trace.load(out).complete

@@ -280,7 +280,7 @@ def test_two_collectors_do_not_share_a_folder_nor_a_port(folder):
         port = str(urlsplit(collector.url).port)
         for arguments, sentence in (
             (("0", folder), "Another process collects in"),
-            ((port, folder / "x"), "Address already in use"),
+            ((port, folder / "x"), f"Port {port} is taken: choose another with --port."),
         ):
             command = [
                 sys.executable,

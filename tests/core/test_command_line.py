@@ -453,3 +453,19 @@ def test_an_option_that_takes_one_value_is_not_given_twice(capsys):
     assert said == "--max-num-seqs is given 2 times: give it once.\n"
     said = refusal(capsys, *RUN, "--chunked-prefill", "--no-chunked-prefill")
     assert said == "--chunked-prefill is given 2 times: give it once.\n"
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_gone_is_told(tmp_path):
+    for gone in (True, False):
+        (tmp_path / "here").mkdir()
+        ended = subprocess.run(
+            [sys.executable, "-m", "inflight", "presets"],
+            cwd=tmp_path / "here",
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            preexec_fn=partial(os.rmdir, tmp_path / "here") if gone else None,
+            capture_output=True,
+            text=True,
+        )
+        said = "The folder in which this was started is gone: choose another.\n"
+        assert (ended.returncode, ended.stderr) == ((2, said) if gone else (0, ""))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -284,6 +285,15 @@ def test_a_file_that_is_too_large_is_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr("core.workload.datasets.MAX_DATASET_BYTES", len(AZURE) - 1)
     with pytest.raises(InvalidWorkload, match="x.csv is larger than 0 MiB"):
         read_dataset(path)
+    with pytest.raises(InvalidWorkload, match="zero is larger than 0 MiB"):
+        read_dataset(Path("/dev/zero"))  # which has no size, and no end
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    line = '{"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [1]}'
+    assert len(read_dataset(put(tmp_path / "x.jsonl", line)).sizes) == 1
+    with pytest.raises(InvalidWorkload, match="line 1: a request of Mooncake needs"):
+        read_dataset(put(tmp_path / "x.jsonl", line.replace("}", ', "timestamp": 5}')))
 
 
 def test_the_command_shows_the_scale(mooncake, tmp_path, capsys):

@@ -541,6 +541,8 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
     "change",
     [
         {"error": {"p90": 0.0001}},
+        {"error": {"p90": 1e308}},  # in percent it would be infinite
+        {"error": {"worst": -1e308}},
         {"error": {"total": 0.5}},
         {"error": {"total": -1.5, "worst": -2.0}},
         {"error": {"held_out_passes": 9999}},

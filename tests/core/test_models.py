@@ -34,7 +34,7 @@ from core.errors import UnsupportedModel
 from core.recorders.texts import named_tokenizer, tokenizer_of
 from core.torch_engine.models import forecast as foreseeing
 from core.torch_engine.models import load as models
-from core.torch_engine.models import pretrained
+from core.torch_engine.models import pretrained, weight_files
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter, resolve_device, resolve_dtype
 from core.torch_engine.models.names import public_name
@@ -242,6 +242,7 @@ def test_a_damaged_config(folder, text):
         ({"num_attention_heads": 0}, "its config contradicts itself: integer modulo by zero"),
         ({"num_labels": 10**9}, "its config names 1000000000 labels"),  # a table of 16 GB
         ({"text_config": {"num_labels": 10_000}}, "its config names 10000 labels"),
+        ({"eos_token_id": [0] * 700_000}, "its config is larger than 2 MiB"),
     ],
 )
 def test_a_config_that_nothing_can_be_made_of_is_refused_in_more_than_a_word(folder, fields, why):
@@ -279,6 +280,27 @@ def test_damaged_weights(folder):
     assert "cannot be loaded" in refusal(folder)
     path.unlink()
     assert "cannot be loaded" in refusal(folder)
+
+
+def test_more_than_any_model_has_is_refused_before_it_takes_minutes(folder, monkeypatch):
+    stored = len(load(str(folder), CPU, torch.float32)[0].state_dict())
+    monkeypatch.setattr(weight_files, "_MOST_TENSORS", stored)
+    load(str(folder), CPU, torch.float32)
+    monkeypatch.setattr(weight_files, "_MOST_TENSORS", stored - 1)
+    assert f"{stored} tensors are stored, of which at most {stored - 1} load" in refusal(folder)
+    shutil.copy(BUILTIN_FOLDER / "shakespeare-char" / "tokenizer.json", folder)
+    path = folder / "tokenizer.json"
+    data = json.loads(path.read_text())
+    one = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    data["added_tokens"] = [
+        {"id": 65 + i, "content": f"<{i}>", "special": True, **one} for i in range(3)
+    ]
+    path.write_text(json.dumps(data))
+    monkeypatch.setattr(weight_files, "_MOST_TENSORS", stored)
+    monkeypatch.setattr(pretrained, "_MOST_ADDED", 3)
+    assert len(load(str(folder), CPU, torch.float32)[1].added_tokens_decoder) == 3
+    monkeypatch.setattr(pretrained, "_MOST_ADDED", 2)
+    assert "its tokenizer.json adds 3 tokens, of 2 at most" in refusal(folder)
 
 
 @pytest.mark.parametrize(

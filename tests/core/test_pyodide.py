@@ -10,6 +10,7 @@ import io
 import json
 import tarfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,4 +95,25 @@ def test_a_download_that_breaks_off_is_said(registry, monkeypatch):
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_port}/")
     with pytest.raises(InflightError, match="cannot be fetched from http"):
         pyodide.fetch_pyodide()
+    server.server_close()
+
+
+def test_a_download_without_an_end_is_refused(registry, monkeypatch):
+    sent = []
+
+    class Endless(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while len(sent) < 256:
+                    self.wfile.write(bytes(2**20))
+                    sent.append(1)
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Endless)
+    threading.Thread(target=server.handle_request, daemon=True).start()
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_port}/")
+    with pytest.raises(InflightError, match="is not pyodide .*, byte for byte"):
+        pyodide.fetch_pyodide()
+    assert len(sent) < 128
     server.server_close()

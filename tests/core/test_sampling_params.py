@@ -277,7 +277,8 @@ def test_odd_numbers_are_refused_by_name(name):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({"max_new_tokens": 2**31}, "max_new_tokens"),
+        ({"max_new_tokens": 2**31}, r"from 1 to 2\^31 - 1, not 2147483648"),
+        ({"top_k": 2**31}, r"from 0 to 2\^31 - 1, not 2147483648"),
         ({"min_p": 1.1}, "min_p"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"presence_penalty": 2.1}, "presence_penalty"),

@@ -571,7 +571,7 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(capsys, monkeypatch):
         taken.listen()
         port = str(taken.getsockname()[1])
         for options, says in (
-            (["--port", port], f"Cannot listen on 127.0.0.1:{port}: Address already in use."),
+            (["--port", port], f"Port {port} is taken: choose another with --port."),
             (
                 ["--port", port, "--host", "no.such.host.invalid"],
                 "Cannot listen on no.such.host.invalid:",

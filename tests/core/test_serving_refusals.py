@@ -4,6 +4,7 @@ bounds and is taken.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections import Counter
@@ -78,6 +79,16 @@ def test_the_type_of_a_body_is_read_as_http_writes_it(server):
         pieces = iter([json.dumps(HARK).encode()])  # without a length
         address = f"{server.url}/v1/completions"
         assert httpx.post(address, content=pieces, headers=asked).status_code == expected
+
+
+def test_a_packed_body_is_refused_as_such(server):
+    packed = gzip.compress(json.dumps(HARK).encode())
+    for coding, expected in (("gzip", 415), ("identity", 200)):
+        asked = {"content-type": "application/json", "content-encoding": coding} | KEY
+        body = packed if coding == "gzip" else json.dumps(HARK).encode()
+        answer = httpx.post(f"{server.url}/v1/completions", content=body, headers=asked)
+        assert answer.status_code == expected
+        assert ("must not be compressed" in answer.text) == (expected == 415)
 
 
 def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):

@@ -765,6 +765,10 @@ def test_what_a_teacher_cannot_have_is_refused_in_a_sentence(taught, asked, says
         "<img src=x onerror=y>",
         "Bot 1",
         "\uff22\uff4f\uff54 1",  # the same in letters of full width
+        "\u0412ot 1",  # Cyrillic
+        "B\u03bft 1",  # Greek
+        "\u13f4\u03bf\u0422 1",  # Cherokee, Greek, Cyrillic
+        "B0t l",
     ],
 )
 def test_a_nickname_that_is_none_is_refused_and_not_repeated(taught, name):

@@ -17,6 +17,7 @@ from core import Engine, EngineConfig, InflightError, Trace, Workload
 from core.cli import main
 from core.torch_engine.models import tensor_parallel
 from core.torch_engine.models.load import load, resolve_device, resolve_dtype
+from core.torch_engine.models.tensor_parallel import world_size
 from worlds.families import BY_NAME, generate, requests
 from worlds.small import MemoryModel
 from worlds.small import requests as small_requests
@@ -162,3 +163,12 @@ def test_the_page_runs_in_one_process(two_processes):
 
     with pytest.raises(InflightError, match="start it without torchrun"):
         launch()
+
+
+@pytest.mark.parametrize("given", ["abc", "-1", "1.5", ""])
+def test_a_number_of_processes_that_is_none_is_refused(monkeypatch, given: str):
+    monkeypatch.setenv("WORLD_SIZE", given)
+    with pytest.raises(
+        InflightError, match=f"WORLD_SIZE must be a number of processes, not '{given}'."
+    ):
+        world_size()

@@ -384,6 +384,24 @@ test("a file is taken where it is dropped on Watch, not on the player of another
   delete dataset.part;
 });
 
+test("a folder that is dropped is told as one, a file by what is wrong with it", async () => {
+  const said = async (/** @type {any} */ file) => {
+    const root = new El();
+    const told = new Promise((toast) => openDropped({ root, toast, options: { uploadBytes: 4 } }));
+    const dataTransfer = { types: ["Files"], files: [file] };
+    document.documentElement.dataset.part = "watch";
+    root.dispatchEvent(Object.assign(new Event("drop"), { dataTransfer }));
+    return await told;
+  };
+  const folder = new ReadableStream({ start: (c) => c.error(new TypeError("network error")) });
+  assert.equal(
+    await said({ name: "runs", stream: () => folder }),
+    "The file could not be opened: it is a folder, or can no longer be read.",
+  );
+  assert.match(await said(new globalThis.File(["12345"], "a.json")), /it has more than 0 MiB/);
+  delete document.documentElement.dataset.part;
+});
+
 test("what is typed below the opening's last picture is no key of the opening", () => {
   const done = [];
   const opening = of(Opening, {

@@ -225,4 +225,4 @@ def test_a_port_that_is_taken_is_one_line():
         "Port 70000 does not exist"
     )
     odd = run(sys.executable, "app.py", "--host", "a\nb", folder=ROOT, code=2).stderr
-    assert odd.startswith("Cannot listen on 'a\\nb', port 7860: ") and odd.count("\n") == 1
+    assert odd.startswith("Cannot listen on 'a\\nb':7860: ") and odd.count("\n") == 1

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -333,3 +334,9 @@ def test_a_page_has_the_live_tab_where_there_is_an_engine_and_write_where_code_c
         for page_part in made.values():
             tabs = page_part["options"]["tabs"]
             assert [tab["name"] for tab in tabs] == names and tabs[-2].get("lacks") is lacks
+
+
+def test_a_token_of_any_characters_stands_in_its_link_as_the_page_reads_it():
+    shared = SharedEngine("shakespeare-char", ModelCache(), HERE, "a&b#c%+d")
+    link = shared.announce("http://localhost:7860/", None, "127.0.0.1").rpartition(" ")[2]
+    assert parse_qs(urlsplit(link).fragment)["teacher"] == ["a&b#c%+d"]

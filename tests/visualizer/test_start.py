@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import _cannot_listen
+from app import _cannot_listen, main
 from visualizer.jobs.limits import HERE
 from visualizer.server import api
 from visualizer.server.store import Store
@@ -240,4 +240,15 @@ def test_why_a_page_cannot_be_served_at_an_address_is_a_sentence():
         )
     assert _cannot_listen("", port).startswith("Name an address to listen on: 127.0.0.1 for")
     said = _cannot_listen("nobody.invalid", port)
-    assert said.startswith(f"Cannot listen on nobody.invalid, port {port}: ") and said[-1] == "."
+    assert said.startswith(f"Cannot listen on nobody.invalid:{port}: ") and said[-1] == "."
+
+
+def test_whether_visitors_share_an_engine_is_not_guessed(monkeypatch, capsys):
+    for given in ("no", "false", "2", " "):
+        monkeypatch.setenv("INFLIGHT_LIVE", given)
+        assert main(["--port", "0"]) == 2
+        assert capsys.readouterr().err.startswith("INFLIGHT_LIVE must be 1 or 0: ")
+    for given in ("", "0", "1"):
+        monkeypatch.setenv("INFLIGHT_LIVE", given)
+        assert main(["--port", "0"]) == 2
+        assert capsys.readouterr().err.startswith("Port 0 does not exist")

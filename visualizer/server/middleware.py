@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
-from core.serving.http.collect import BODY
+from core.serving.http.collect import BODY, refusal
 from core.serving.http.guard import BodyBounds, Guard, Refusal, json_check, path_of, sites_check
 from core.serving.http.sites import Sites, origin_named
 from visualizer.page.engine_files import ISOLATED
@@ -136,16 +136,12 @@ def page_guard(
         most = _CALL_BYTES if path.startswith(CALL) else question
         return BODY if path == COLLECT else BodyBounds(most, _ASKING)
 
-    return Guard(app, (is_used, sites_check(Sites(names=names)), is_json), bounds, _refusal)
-
-
-def _refusal(status: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status)
+    return Guard(app, (is_used, sites_check(Sites(names=names)), is_json), bounds, refusal)
 
 
 def nowhere(*_: object) -> JSONResponse:
     """The answer for an address or a method that the page does not have."""
-    return _refusal(*_NOTHING)
+    return refusal(*_NOTHING)
 
 
 class SafeAnswers:
@@ -189,7 +185,7 @@ class SafeAnswers:
             if started:
                 raise
             log.exception("a call to %s failed", path_of(scope))
-            await _refusal(500, FAILED)(scope, receive, safely)
+            await refusal(500, FAILED)(scope, receive, safely)
 
 
 def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import segno
 from starlette.requests import Request
@@ -208,7 +208,7 @@ class SharedEngine:
         return (
             f"Live: everybody at {self.address} shares one engine.\nThe teacher, who sets its pace"
             " and policy, sends bursts and hides texts:"
-            f" {self.address}&teacher={self.teacher_token}"
+            f" {self.address}&teacher={quote(self.teacher_token)}"
         )
 
     def _server(self) -> App:

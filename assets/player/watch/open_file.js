@@ -46,7 +46,14 @@ function openFiles(/** @type {App} */ app, /** @type {Json} */ chosen) {
     return app.editor.openModel(chosen[0]);
   return tried(app, "file", async () => {
     const files = [];
-    for (const file of chosen) files.push([file.name, await textOf(app, file.stream())]);
+    for (const file of chosen) {
+      const text = textOf(app, file.stream()).catch((/** @type {Foreign} */ error) => {
+        // a browser's own error, which names a network
+        if (error.constructor === Error) throw error;
+        throw new Error("it is a folder, or can no longer be read.");
+      });
+      files.push([file.name, await text]);
+    }
     return read(app, files, {});
   });
 }

@@ -61,14 +61,14 @@ def collector_app(collection: Collection, token: str, tell: Callable[[str], None
 
     async def elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _error(error.status_code, "Recordings are sent by POST to / of this address.")
+        return refusal(error.status_code, "Recordings are sent by POST to / of this address.")
 
     routes = [
         Route("/", collect_endpoint(collection, token, tell), methods=["POST"]),
         Route("/health", health, methods=["GET"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: elsewhere})
-    return Guard(app, (), lambda scope: BODY, _error)
+    return Guard(app, (), lambda scope: BODY, refusal)
 
 
 def collect_endpoint(
@@ -81,24 +81,24 @@ def collect_endpoint(
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not same_secret(given.strip(), token):
             _refuse(request)
-            return _error(401, "The token is missing or wrong.")
+            return refusal(401, "The token is missing or wrong.")
         number = request.headers.get("inflight-first", "")
         if not (number.isdecimal() and len(number) < 16):
-            return _error(400, "Inflight-First is to be the number of the first line.")
+            return refusal(400, "Inflight-First is to be the number of the first line.")
         try:
             *lines, rest = (await request.body()).split(b"\n")
         except ClientDisconnect:
-            return _error(400, "The body broke off.")
+            return refusal(400, "The body broke off.")
         if rest or not lines:
-            return _error(400, "The body is not made of whole lines.")
+            return refusal(400, "The body is not made of whole lines.")
         header, *lines = (line + b"\n" for line in lines)
         try:
             wants = await asyncio.to_thread(collection.take, header, int(number), lines)
             return JSONResponse({"wants_snapshot": wants})
         except InvalidTrace as error:
-            return _error(400, str(error))
+            return refusal(400, str(error))
         except Full as error:
-            return _error(507, str(error))
+            return refusal(507, str(error))
 
     def _refuse(request: Request) -> None:
         whom, now = request.client.host if request.client else "", time.monotonic()
@@ -111,5 +111,6 @@ def collect_endpoint(
     return collect
 
 
-def _error(status: int, sentence: str) -> JSONResponse:
+def refusal(status: int, sentence: str) -> JSONResponse:
+    """A refusal as JSON: {"error": …}."""
     return JSONResponse({"error": sentence}, status)

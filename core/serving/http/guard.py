@@ -85,8 +85,12 @@ def key_check(api_key: str) -> Check:
 
 
 def json_check(scope: Scope) -> Refusal | None:
-    """Refuses a body that is not JSON, since any page may send a form's types unasked."""
+    """Refuses a body that is not JSON, since any page may send a form's types unasked, and one that
+    is packed.
+    """
     headers = Headers(scope=scope)
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return Refusal(415, "The body must not be compressed: leave out Content-Encoding.")
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None
     if headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":

@@ -20,6 +20,8 @@ from core.errors import UnsupportedModel, first_sentence
 
 _TEXTS = (".json", ".jinja", ".txt", ".model")  # files that are read whole
 _MOST_TEXT = 128 * 2**20  # bytes; the largest tokenizers have a third of that
+_MOST_CONFIG = 2**21  # bytes
+_MOST_ADDED = 2**16  # tokens beside the vocabulary, each of which takes transformers a while
 _MOST_GROWTH = 64  # no tokenizer that is known makes more than a few letters of one
 
 
@@ -59,8 +61,11 @@ def read_config(source: str, *, offline: bool = True) -> Any:
 
     with _refusing(source, "config"):
         given, _ = PreTrainedConfig.get_config_dict(source, local_files_only=offline)
+        text = json.dumps(given)
+        if len(text) > _MOST_CONFIG:  # transformers copies and checks each item of a list
+            raise ValueError(f"its config is larger than {_MOST_CONFIG >> 20} MiB")
         # transformers makes a table of all labels, also for models that write texts
-        if labels := re.search(r'"num_labels": (\d{5,})', json.dumps(given)):
+        if labels := re.search(r'"num_labels": (\d{5,})', text):
             raise ValueError(f"its config names {labels[1][:20]} labels")
         return AutoConfig.from_pretrained(source, local_files_only=offline, trust_remote_code=False)
 
@@ -71,6 +76,12 @@ def read_tokenizer(source: str, *, offline: bool = True) -> Any:
     a short prompt could take all memory.
     """
     with _refusing(source, "tokenizer"):
+        for path in filter(Path.is_file, Path(source).glob("tokenizer*.json")):
+            added = path.read_bytes().count(b'"single_word"')  # each of them says whether it is one
+            if added > _MOST_ADDED:
+                raise ValueError(
+                    f"its {path.name} adds {added:,} tokens, of {_MOST_ADDED:,} at most"
+                )
         tokenizer = import_tokenizers().from_pretrained(
             source, local_files_only=offline, trust_remote_code=False
         )

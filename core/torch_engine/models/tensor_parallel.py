@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from typing import TYPE_CHECKING, Any
+
+from core.errors import InflightError, shown
 
 if TYPE_CHECKING:
     import torch  # imported late: `world_size` alone must not wait for it
 
 
 def world_size() -> int:
-    """How many processes torchrun started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    """How many processes torchrun started; 1 without it. Raises InflightError for no number."""
+    given = os.environ.get("WORLD_SIZE", "1")
+    if not re.fullmatch("[0-9]{1,9}", given):
+        raise InflightError(f"WORLD_SIZE must be a number of processes, not {shown(given)}.")
+    return int(given)
 
 
 def is_first() -> bool:

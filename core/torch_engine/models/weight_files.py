@@ -13,6 +13,7 @@ from core.errors import malformed, shown
 _ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 _MOST_HEADER = 100 * 2**20  # bytes, as safetensors itself allows
+_MOST_TENSORS = 2**18  # the largest mixtures of experts have half of that; each takes time
 _MOST_DIMENSIONS = 64  # as torch allows: longer products of sizes take hours
 _NAMES = {
     "F64": "float64",
@@ -52,6 +53,8 @@ def stored_weights(folder: str, layers: int = 0) -> tuple[str, ...]:
             dtype = _NAMES.get(tensor["dtype"], tensor["dtype"].lower()[:20])
             values[dtype] += math.prod(tensor["shape"])
             tensors += 1
+    if tensors > _MOST_TENSORS:
+        raise BadWeights(f"{tensors:,} tensors are stored, of which at most {_MOST_TENSORS:,} load")
     if tensors < layers:
         raise BadWeights(
             f"its config names {layers:,} layers, but only {tensors:,} tensors are stored"
