@@ -217,10 +217,11 @@ class OutputProcessor:
         last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
             hits = event.kv.cached_tokens
+            first = {s.request: event.passes[s.pass_index] for s in reversed(event.segments)}
             for admitted in event.admitted:
                 stream = self.streams[admitted.request]
-                if stream.times.admitted is None:  # it may be preempted, and admitted again
-                    stream.times.admitted = self._began + event.t_start
+                if stream.times.first_pass is None:  # it may be preempted, and admitted again
+                    stream.times.first_pass = self._began + first[stream.id].t_start
                     self.metrics.admitted(stream, hits.get(stream.id, 0))
             for at, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]

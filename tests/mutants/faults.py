@@ -679,7 +679,7 @@ FAULTS = (
     Fault(
         "the time in the queue lasts to the first token",
         "core/serving/metrics.py",
-        '"request_queue_time_seconds", times.admitted - times.arrived)',
+        '"request_queue_time_seconds", times.first_pass - times.arrived)',
         '"request_queue_time_seconds", times.first_token - times.arrived)',
         (SERVING,),
     ),
@@ -1191,8 +1191,8 @@ FAULTS = (
     Fault(
         "a client's times are counted from the beginning of a run",
         "core/serving/output_processor.py",
-        "stream.times.admitted = self._began + event.t_start",
-        "stream.times.admitted = event.t_start",
+        "stream.times.first_pass = self._began + first[stream.id].t_start",
+        "stream.times.first_pass = first[stream.id].t_start",
         (CLOCK,),
     ),
     Fault(
@@ -1744,7 +1744,7 @@ FAULTS = (
     Fault(
         "who comes back after a preemption is admitted for the first time",
         "core/serving/output_processor.py",
-        "if stream.times.admitted is None:",
+        "if stream.times.first_pass is None:",
         "if True:",
         (SERVING,),
     ),
