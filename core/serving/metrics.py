@@ -152,11 +152,13 @@ class ServingMetrics:
         self._observe("request_params_max_tokens", stream.sampling.max_new_tokens)
         if times.first_pass is None or times.first_token is None or times.last_token is None:
             return
+        self._observe("request_queue_time_seconds", times.first_pass - times.arrived)
+        self._observe("request_prefill_time_seconds", times.first_token - times.first_pass)
+        if reason not in ("length", "stop"):
+            return  # it has no last token, only a latest
         decode = times.last_token - times.first_token
         self._observe("e2e_request_latency_seconds", times.last_token - times.arrived)
-        self._observe("request_queue_time_seconds", times.first_pass - times.arrived)
         self._observe("request_inference_time_seconds", times.last_token - times.first_pass)
-        self._observe("request_prefill_time_seconds", times.first_token - times.first_pass)
         self._observe("request_decode_time_seconds", decode)
         if stream.num_tokens > 1:
             self._observe("request_time_per_output_token_seconds", decode / (stream.num_tokens - 1))
