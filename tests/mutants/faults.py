@@ -5231,10 +5231,10 @@ FAULTS = (
         ("js/folding.test.js",),
     ),
     Fault(
-        "a percentile is the value after it",
+        "a percentile is the value below it",
         "core/simulate/totals.py",
-        "if left <= 0:",
-        "if left < 0:",
+        "self._ranked(math.ceil(place))",
+        "self._ranked(math.floor(place))",
         ("core/test_simulate.py::test_percentiles_of_a_histogram",),
     ),
     Fault(
