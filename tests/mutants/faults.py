@@ -684,6 +684,13 @@ FAULTS = (
         (SERVING,),
     ),
     Fault(
+        "whoever leaves has a last token",
+        "core/serving/metrics.py",
+        'if reason not in ("length", "stop"):',
+        'if reason == "error":',
+        (SERVING,),
+    ),
+    Fault(
         "time per output token is divided by all tokens",
         "core/serving/metrics.py",
         "(stream.num_tokens - 1))",
@@ -1193,6 +1200,13 @@ FAULTS = (
         "core/serving/output_processor.py",
         "stream.times.first_pass = self._began + first[stream.id].t_start",
         "stream.times.first_pass = first[stream.id].t_start",
+        (CLOCK,),
+    ),
+    Fault(
+        "a client's queue time ends with the step before its first pass",
+        "core/serving/output_processor.py",
+        "self._began + first[stream.id].t_start",
+        "self._began + event.t_start",
         (CLOCK,),
     ),
     Fault(
