@@ -323,7 +323,7 @@ class EngineThread:
                 if stream.is_leaving:
                     self._outputs.cancelled(stream)
                 else:
-                    stream.times.admitted = None  # it was admitted only in the run that has ended
+                    stream.times.first_pass = None  # it was computed only in the run that has ended
                     self.submit(stream)
             except BaseException as error:  # the others are still to be queued
                 _log.error("A request could not be queued again.", exc_info=error)
@@ -351,7 +351,7 @@ class EngineThread:
         waiting = [
             s
             for s in self._outputs.streams.values()
-            if s.times.admitted is None and s.id not in running and not s.is_leaving
+            if s.times.first_pass is None and s.id not in running and not s.is_leaving
         ]
         for stream in waiting:
             self._engine.cancel(stream.id)

@@ -209,12 +209,12 @@ class OutputProcessor:
         reasons: dict[str, Any] = {f.request: f.finish_reason for f in ended}
         last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
-            hits = event.kv.cached_tokens
+            first = {s.request: event.passes[s.pass_index] for s in reversed(event.segments)}
             for admitted in event.admitted:
                 stream = self.streams[admitted.request]
-                if stream.times.admitted is None:  # it may be preempted, and admitted again
-                    stream.times.admitted = self._began + event.t_start
-                    self.metrics.admitted(stream, hits.get(stream.id, 0))
+                if stream.times.first_pass is None:  # it may be preempted, and admitted again
+                    stream.times.first_pass = self._began + first[stream.id].t_start
+                    self.metrics.admitted(stream, event.kv.cached_tokens.get(stream.id, 0))
             for at, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
                 reason = reasons.pop(stream.id, None) if last[stream.id] == at else None
@@ -227,14 +227,7 @@ class OutputProcessor:
                 t = self._began + event.passes[sampled.pass_index].t_end
                 index, token_id = stream.num_tokens, sampled.token_id
                 likely = self.top_logprobs.take(sampled, len(stream.prompt) + index)
-                made = Piece(
-                    index=index,
-                    token_id=token_id,
-                    text=shown,
-                    logprob=sampled.logprob,
-                    finish_reason=reason,
-                    top_logprobs=likely,
-                )
+                made = Piece(index, token_id, shown, sampled.logprob, reason, likely)
                 handed.append((stream, made))
                 self.metrics.token(stream, t)
                 stream.took(t)

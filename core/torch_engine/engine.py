@@ -94,7 +94,7 @@ class Engine(EngineCore):
         execution: Execution | None = None,
         policy: PolicyOrName | None = None,
     ) -> Engine:
-        """Load a built-in model, a local folder or a hub id; show a progress bar on stderr if that
+        """Load a built-in model, folder, GGUF file or hub id; show a progress bar on stderr if that
         takes more than a second. Raises UnsupportedModel, whose message is one sentence.
 
         device: "auto", or as torch names it. dtype: "auto", or a floating-point type or its name;

@@ -355,5 +355,5 @@ def test_percentiles_of_a_histogram():
     once.add(1.0)
     assert once.percentile(99) == 1.0  # not the middle of its bin, which lies beyond
     once.add(2.0)
-    halves = [once.percentile(share) for share in (50, 51)]
-    assert halves == [pytest.approx(1.0, rel=0.01), pytest.approx(2.0, rel=0.01)]
+    shares = [once.percentile(share) for share in (0, 50, 90, 100)]
+    assert shares == pytest.approx([1.0, 1.5, 1.9, 2.0], rel=0.01)

@@ -679,8 +679,15 @@ FAULTS = (
     Fault(
         "the time in the queue lasts to the first token",
         "core/serving/metrics.py",
-        '"request_queue_time_seconds", times.admitted - times.arrived)',
+        '"request_queue_time_seconds", times.first_pass - times.arrived)',
         '"request_queue_time_seconds", times.first_token - times.arrived)',
+        (SERVING,),
+    ),
+    Fault(
+        "whoever leaves has a last token",
+        "core/serving/metrics.py",
+        'if reason not in ("length", "stop"):',
+        'if reason == "error":',
         (SERVING,),
     ),
     Fault(
@@ -1191,8 +1198,15 @@ FAULTS = (
     Fault(
         "a client's times are counted from the beginning of a run",
         "core/serving/output_processor.py",
-        "stream.times.admitted = self._began + event.t_start",
-        "stream.times.admitted = event.t_start",
+        "stream.times.first_pass = self._began + first[stream.id].t_start",
+        "stream.times.first_pass = first[stream.id].t_start",
+        (CLOCK,),
+    ),
+    Fault(
+        "a client's queue time ends with the step before its first pass",
+        "core/serving/output_processor.py",
+        "self._began + first[stream.id].t_start",
+        "self._began + event.t_start",
         (CLOCK,),
     ),
     Fault(
@@ -1744,7 +1758,7 @@ FAULTS = (
     Fault(
         "who comes back after a preemption is admitted for the first time",
         "core/serving/output_processor.py",
-        "if stream.times.admitted is None:",
+        "if stream.times.first_pass is None:",
         "if True:",
         (SERVING,),
     ),
@@ -5231,10 +5245,10 @@ FAULTS = (
         ("js/folding.test.js",),
     ),
     Fault(
-        "a percentile is the value after it",
+        "a percentile is the value below it",
         "core/simulate/totals.py",
-        "if left <= 0:",
-        "if left < 0:",
+        "self._ranked(math.ceil(place))",
+        "self._ranked(math.floor(place))",
         ("core/test_simulate.py::test_percentiles_of_a_histogram",),
     ),
     Fault(
