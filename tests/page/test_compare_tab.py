@@ -643,7 +643,7 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     settled(page, "window.inflightCompare && !inflightCompare.$('.drawer').hidden")
     form = page.locator(".inflight-compare .drawer")
     settled(page, "inflightCompare.$('[name=max_num_seqs]').value === '2'")
-    expect(form.locator("[name=preset] option:checked")).to_have_text("those of the Watch tab")
+    expect(form.locator("[name=preset] option:checked")).to_have_text("those in Watch or Live")
     expect(form.locator(".preset-shows")).to_contain_text("as edited there.")
     valid = []
     for rounds in "21":  # two rounds have no run at their median
