@@ -527,6 +527,10 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     page = open_page()
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
     page.locator("[data-chart=total_time] .main-svg").first.wait_for()
+    gaps = """(svg) => [...svg.querySelectorAll(".ytick text")].map((label) =>
+        svg.querySelector(".nsewdrag").getBoundingClientRect().left - label.getBoundingClientRect().right)"""  # noqa: E501
+    svg = page.locator("[data-chart=total_time] .svg-container")
+    assert all(gap > 4 for gap in svg.evaluate(gaps)), "points cover no label"
     assert page.locator("[data-chart]").count() == 7
     expect(page.locator("[data-chart=lane_steps] > p")).to_have_text(
         findings.lane_steps(shown.comparison)
