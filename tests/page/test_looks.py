@@ -57,6 +57,20 @@ def test_the_ring_of_a_field_covers_no_words(visit, traces):
     assert all(end < words + 1 for end, words in rings), rings
 
 
+def test_beside_a_lesson_no_key_or_button_of_a_panel_is_cut(visit, traces):
+    page = visit(replay=replay(traces["continuous"]), size="tablet")
+    cut = page.evaluate(
+        """() => { document.querySelector('.inflight').toggleAttribute('data-narrow', true);
+        // what a lesson leaves of 1024 pixels
+        for (const [panel, width] of [['mask', 302], ['lanes', 572]]) document.querySelector(`.panel.${panel}`).style.width = `${width}px`;
+        document.querySelectorAll('.panel h3 button').forEach((button) => { button.hidden = false; });
+        return [...document.querySelectorAll('.panel :is(h3 button, p.legend span)')].filter((el) => el.offsetParent).filter((el) => {
+            const { right, bottom } = el.getBoundingClientRect(), box = el.closest('h3, p').getBoundingClientRect();
+            return right > box.right + 1 || bottom > box.bottom + 1; }).map((el) => el.textContent.trim()); }"""  # noqa: E501
+    )
+    assert cut == []
+
+
 def test_no_button_is_cut_off(visit, traces):
     tabs = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
     run = {
