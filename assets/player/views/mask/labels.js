@@ -89,8 +89,7 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
   // queries: words if rows are at least 9 px high, else one letter per request
   g.textAlign = "right";
   const end = at.gutter - 7;
-  /** @type {number[]} */
-  const lettered = []; // where the lowest letter of each column is
+  const lettered = [-Infinity]; // where the lowest letter of each column is
   for (const item of items) {
     g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
