@@ -193,7 +193,8 @@ def test_tables_stand_in_for_the_canvases(visit, traces):
         len(p.items) if hasattr(p, "items") else p.rows for p in traces["static"].events[4].passes
     )
     words, button = page.evaluate(
-        """() => { const what = document.querySelector('.inflight .what-button'), words = new Range();
+        """() => { const what =
+        document.querySelector('.inflight .what-button'), words = new Range();
         what.hidden = false;
         words.selectNodeContents(document.querySelector('.scrubber caption'));
         return [words, what].map((one) => one.getBoundingClientRect().toJSON()); }"""
