@@ -370,7 +370,11 @@ def test_a_run_that_was_cut_is_followed_to_its_end():
     )
     assert (
         plain(wait_sentence(b))
-        == "b waits 29.0 ms and its first pass is not on record: no lane is free (29.0 ms)."
+        == "b waits 29.0 ms and its first pass is not on record: no lane is free."
+    )
+    two = b._replace(queued_us={"lanes": 20_000, "budget": 9_000})
+    assert plain(wait_sentence(two)).endswith(
+        ": no lane is free (20.0 ms), the token budget is spent (9.00 ms)."
     )
 
 

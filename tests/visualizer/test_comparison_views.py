@@ -335,9 +335,12 @@ def test_lane_steps_name_the_waste(comparison):
 def test_cost_says_what_a_token_costs():
     assert (
         findings.cost(CURVE)
-        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token is 4.0 times"
+        == "A step of 8 tokens takes 2.00 times as long as a step of 1: each token is 4.0 times"
         " cheaper. Reading 8 times the KV makes a step 2.5 times as long."
     )
+    near = (StepCost(1, 1, (0.03,)), StepCost(64, 64, (0.0908,)))
+    said = findings.cost(CostCurve(CURVE.model, "cpu", "float32", near, ()))
+    assert "takes 3.03 times" in said and "is 21.1 times" in said, "64 / 3.03, as a reader divides"
     flat = CostCurve(
         CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ()
     )

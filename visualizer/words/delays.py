@@ -32,7 +32,8 @@ def wait_sentence(delay: Delay) -> Sentence:
     )
     causes: Sentence = []
     for us, limit in by:
-        causes += [", "] * bool(causes) + [queued_by(limit), f" ({milliseconds(us / 1e6)})"]
+        share = [f" ({milliseconds(us / 1e6)})"] * (len(by) > 1)  # of one, it is the whole wait
+        causes += [", "] * bool(causes) + [queued_by(limit), *share]
     if late := delay.overtaken_by:
         count = f"; overtaken by {len(late)} [request|requests] that came later: "
         causes += [count, *names(late)]
