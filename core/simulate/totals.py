@@ -39,8 +39,6 @@ class LogHistogram:
         for index in sorted(self._bins):
             left -= self._bins[index]
             if left <= 0:
-                if index == -(10**9):
-                    return 0.0
                 return min(self.highest, math.exp((index + 0.5) * self._STEP))
         return None
 
