@@ -297,8 +297,6 @@ class _RecordedArrivals:
         before it was due, or before others whose turn it was.
         """
         turn, came = self.future.turn(request), list(times)
-        if request not in times:
-            return True
         is_due = (
             turn[0] <= self._now
             if self._header.counts_steps
