@@ -98,7 +98,7 @@ class Replay:
         """The same for the last step. In an asynchronous run that was cut short it is not judged,
         since the next step may have been launched.
         """
-        return None if self._launched is None or not complete else self._difference(None)
+        return self._difference(None) if complete else None
 
     def _difference(self, event: StepEvent | None) -> str | None:
         number = self._loop.number

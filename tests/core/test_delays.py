@@ -325,6 +325,8 @@ def test_prompts_in_a_pass_of_their_own_count_whole():
     )
     a, _ = adds_up(trace).requests
     assert parts(a)["others"] == 1_000 and steps(a)["others"] == 1 and a.uncompared_us == 0
+    (gap,) = (gap for gap in delays(trace).gaps if (gap.request, gap.step) == ("a", 3))
+    assert gap.prompts == (("b", 30),) and not gap.together and not gap.uncompared
 
 
 def test_a_request_that_ends_before_others_prompts_are_computed_owes_them_nothing():
