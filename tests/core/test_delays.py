@@ -301,6 +301,7 @@ def test_a_gap_of_two_tells_what_is_computed_again_of_both():
     gaps = delays(record(config, *(request(*row) for row in asked))).gaps
     gap = next(g for g in gaps if g.beside and g.again)
     assert (gap.request, gap.beside, gap.since, gap.step, gap.again) == ("c", ("d",), 1, 12, 7)
+    assert not gap.uncompared  # of a pass that computes again nothing is claimed
     assert "they are preempted, away for" in plain(gap_sentence(gap))
     assert "and 7 tokens are computed again" in plain(gap_sentence(gap))
 
