@@ -96,7 +96,7 @@ class Replay:
         """The same for the last step. In an asynchronous run that was cut short it is not judged,
         since the next step may have been launched.
         """
-        return None if self._launched is None or not complete else self._difference(None)
+        return self._difference(None) if complete else None
 
     def _difference(self, event: StepEvent | None) -> str | None:
         number = self._loop.number
@@ -293,8 +293,6 @@ class _RecordedArrivals:
         before it was due, or before others whose turn it was.
         """
         turn, came = self.future.turn(request), list(times)
-        if request not in times:
-            return True
         is_due = (
             turn[0] <= self._now
             if self._header.counts_steps

@@ -311,8 +311,6 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
     """Every pass of these events with its load and its seconds. per_token: KV bytes of a token."""
     found = []
     for event in events:
-        if not event.passes:
-            continue
         rest = event.t_end - event.t_start - sum(p.t_end - p.t_start for p in event.passes)
         kv, pairs = [0] * len(event.passes), [0] * len(event.passes)
         for segment in event.segments:

@@ -152,7 +152,7 @@ class Dataset:
         hits = 0
         for ids, size in zip(self.hash_ids, self.sizes, strict=True):
             rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
-            found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
+            found = next((n for n, row in enumerate(rows) if row not in seen), len(ids) - 1)
             hits += found * self.block_tokens
             # only full blocks are cached
             seen.update(rows[: size.prompt_tokens // self.block_tokens])

@@ -185,6 +185,23 @@ def test_a_rerun_takes_no_more_threads_than_may_be_asked_for() -> None:
         torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"execution": {"asynchronous": True}},
+        {"workload": {"schema": 1, "name": "interactive", "arrival_unit": "step"}},
+        {"workload": {"schema": 1, "name": "custom", "arrival_unit": "s"}},
+    ],
+)
+def test_a_leak_is_run_again_only_where_all_arrive_in_the_same_steps(changed: dict) -> None:
+    rows = made()
+    rows[0]["leak"] = True
+    assert checked(rows, engine=again).rerun.tokens == 7
+    rows[0].update(changed)
+    with pytest.raises(InflightError, match="would have to arrive in the same steps"):
+        checked(rows, engine=again)
+
+
 def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() -> None:
     """Logits that were not finite came from the model, so the model can say whether they were."""
     broken = memory_engine(model=MemoryModel(fails_after=8), **LIMITS)
@@ -202,6 +219,10 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
         memory_engine(model=MemoryModel(fails_after=8), **LIMITS).run(
             Workload([request("r1", 8, 4)])
         )
+    )
+    failing = memory_engine(model=MemoryModel(fails_after=6), **LIMITS)
+    assert "new token 1 of request 'r0' is 8 on record, and the model writes none" in refusal(
+        made(), engine=lambda _: failing
     )
     # it has no token to be compared
     assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)
