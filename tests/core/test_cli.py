@@ -474,7 +474,8 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
     out = tmp_path / "t.jsonl"
     assert call("run", "-p", "nanogpt-chunked-3", *(["-o", str(out)] if with_out else [])) == 130
     captured = capsys.readouterr()
-    assert "Interrupted after 5 steps" in captured.err and "cut short" in captured.out
+    saved = "; the trace so far is saved" if with_out else ""
+    assert f"Interrupted after 5 steps{saved}.\n" in captured.err and "cut short" in captured.out
     assert out.exists() == with_out
     if with_out:
         trace = Trace.load(out)
