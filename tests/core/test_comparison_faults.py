@@ -122,6 +122,7 @@ def otherwise(fact: str, value: Any, of: str | None = None) -> Callable[[Compari
         told = comparison.medians["continuous"]
         (told[of] if of else told)[fact] = value
 
+    lie.__doc__ = of or fact  # which the refusal names
     return lie
 
 
@@ -193,7 +194,8 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(
     )
     assert fault_of(forged, told_of(forged)) is None
     lie(forged)
-    assert fault_of(forged, told_of(forged)) is not None
+    found = fault_of(forged, told_of(forged))
+    assert found is not None and (lie.__doc__ or "") in found
 
 
 DIFFERENCE = {
