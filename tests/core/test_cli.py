@@ -31,6 +31,7 @@ from core.cli.report import (
     goodput_lines,
     print_steps,
     print_summary,
+    print_worst,
     step_row,
 )
 from core.cli.terminal import mask_lines
@@ -747,6 +748,12 @@ def test_the_worst_gaps_are_whole_numbers_beside_words_that_are_cut(capsys):
     for stretch, is_whole in ((("of", "why"), True), ((), False)):
         output.table(("gap", "step", "of", "why"), rows, stretch=stretch, right=("step",))
         assert ("659.1 ms    27  A B" in capsys.readouterr().out) is is_whole
+
+
+def test_a_run_without_gaps_and_waits_has_no_table_of_them(capsys):
+    for new, tables in ((1, ""), (2, "longest gaps")):
+        print_worst(record(EngineConfig(max_num_seqs=1), request("r0", 4, new)))
+        assert capsys.readouterr().out.strip()[: len("longest gaps")] == tables
 
 
 # -- refusals --------------------------------------------------------------------------------------
