@@ -33,7 +33,6 @@ from visualizer.words.language import OTHERS, elsewhere, speaking
 
 SCHEMA = 3
 Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
-_CONTEXT = 32  # prompt tokens that prime a detokenizer before the first new token
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
@@ -231,12 +230,9 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """A detokenizer primed with the prompt: a token's text may depend on those before it."""
+        """A detokenizer after the prompt: a token's text may depend on those before it."""
         if request not in self._detokenizers:
-            detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
-            for token in self._prompts[request][-_CONTEXT:]:
-                detokenizer.add(token)
-            detokenizer.finish()
+            self._detokenizers[request] = Detokenizer(self._tokenizer, self._prompts[request])
         return self._detokenizers[request]
 
 
