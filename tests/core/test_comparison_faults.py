@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from core.errors import InflightError
+from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences
-from core.measure.faults import _may_differ, fault_of, wrong_time
+from core.measure.faults import _fault_of_turns, _may_differ, fault_of, wrong_time
 from core.measure.rounds import RunResult
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
@@ -237,6 +238,30 @@ def test_a_difference_of_a_run_without_a_trace_is_taken_as_it_is_told(real: Comp
     runs = real.runs | {"continuous": replace(real.runs["continuous"], trace=None)}
     assert _may_differ(replace(real, runs=runs), DIFFERENCE)
     assert not _may_differ(replace(real, runs=runs), DIFFERENCE | {"got": DIFFERENCE["expected"]})
+
+
+def test_a_baseline_leaves_out_what_is_not_seen_from_outside_and_no_more(
+    real: Comparison,
+) -> None:
+    told = BaselineRun({"r": [0, 0]}, 1.0, {"r": 1}, {"r": [0.5, 1.0]}, 1).metrics()
+    run, apart = replace(real.runs["static"], trace=None), {"setup_s": 0.0, "teardown_s": 0.0}
+
+    def is_taken(**altered: Any) -> bool:
+        other = replace(
+            real,
+            walls={"b": [1.0]},
+            runs={"b": run},
+            medians={"b": told | altered},
+            shown={"b": 1},
+            apart={"b": apart},
+        )
+        return _fault_of_turns(other, "b") is None
+
+    assert is_taken()
+    known = {name for name, value in told.items() if value is not None}
+    assert {name for name in known if is_taken(**{name: None})} == {
+        *("steps", "ttft_s", "itl_s", "tpot_s", "e2e_s")
+    }
 
 
 RUN: Told = {
