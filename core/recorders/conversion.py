@@ -441,7 +441,7 @@ class Conversion:
         start = f"The snapshot before step {step['step']} does not agree with the steps before it: "
         for does, here, there in queues:
             if differ := (here & rows.keys()) ^ (there - gone):
-                return f"{start}{len(differ)} requests do not {does} in both."
+                return f"{start}request {min(differ, key=str)} does not {does} in both."
         self._order = [r for r in snapshot["waiting"] if r in rows]
         mine = [r for r in run.waiting if r not in gone]
         moved = [r for r, own in zip(self._order, mine, strict=True) if r != own]

@@ -92,7 +92,7 @@ def _encoded(data: Any) -> str:
 class Excerpt:
     """A batch of messages; empty after a silence. last: the number to continue after."""
 
-    last: int
+    last: int | None
     taken: tuple[_Entry, ...]
     shown: Callable[[LogEntry], Any]
 
@@ -218,7 +218,7 @@ class EventLog:
                 elif is_over:
                     return
                 elif not await self._news(after, keep_alive_s):
-                    yield Excerpt(-1 if after is None else after, (), self.shown)
+                    yield Excerpt(after, (), self.shown)
                 seconds = coalesce_s
                 if seconds is None:
                     seconds = COALESCE_S * -(-self.num_readers // _TOGETHER)

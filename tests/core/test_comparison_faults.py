@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from core.errors import InflightError
+from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences
-from core.measure.faults import _may_differ, fault_of, wrong_time
+from core.measure.faults import _fault_of_turns, _may_differ, fault_of, wrong_time
 from core.measure.rounds import RunResult
 from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
@@ -123,6 +124,7 @@ def otherwise(fact: str, value: Any, of: str | None = None) -> Callable[[Compari
         told = comparison.medians["continuous"]
         (told[of] if of else told)[fact] = value
 
+    lie.__doc__ = of or fact  # which the refusal names
     return lie
 
 
@@ -194,7 +196,8 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(
     )
     assert fault_of(forged, told_of(forged)) is None
     lie(forged)
-    assert fault_of(forged, told_of(forged)) is not None
+    found = fault_of(forged, told_of(forged))
+    assert found is not None and (lie.__doc__ or "") in found
 
 
 DIFFERENCE = {
@@ -244,6 +247,30 @@ def test_a_difference_of_a_run_without_a_trace_is_bounded_by_the_others(real: Co
     for told, is_of_one in ((DIFFERENCE, True), (DIFFERENCE | {"request": "nobody"}, False)):
         assert _may_differ(one, told) is is_of_one and _may_differ(none, told)
         assert not _may_differ(none, told | {"got": told["expected"]})
+
+
+def test_a_baseline_leaves_out_what_is_not_seen_from_outside_and_no_more(
+    real: Comparison,
+) -> None:
+    told = BaselineRun({"r": [0, 0]}, 1.0, {"r": 1}, {"r": [0.5, 1.0]}, 1).metrics()
+    run, apart = replace(real.runs["static"], trace=None), {"setup_s": 0.0, "teardown_s": 0.0}
+
+    def is_taken(**altered: Any) -> bool:
+        other = replace(
+            real,
+            walls={"b": [1.0]},
+            runs={"b": run},
+            medians={"b": told | altered},
+            shown={"b": 1},
+            apart={"b": apart},
+        )
+        return _fault_of_turns(other, "b") is None
+
+    assert is_taken()
+    known = {name for name, value in told.items() if value is not None}
+    assert {name for name in known if is_taken(**{name: None})} == {
+        *("steps", "ttft_s", "itl_s", "tpot_s", "e2e_s")
+    }
 
 
 RUN: Told = {

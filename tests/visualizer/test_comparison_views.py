@@ -260,6 +260,8 @@ def test_answers_of_one_token_have_no_gaps_to_tell_of():
     assert findings.latency(both) == (
         "Half of the first tokens come within 8.19 ms with continuous, 8.19 ms with static."
     )
+    alone = compare_policies(engine, work, ["static"])
+    assert findings.latency(alone) == "Half of the first tokens come within 8.19 ms with static."
 
 
 def test_a_rate_that_holds_is_said_of_nobody_whose_rate_was_not_looked_at():
@@ -923,10 +925,11 @@ def test_what_differs_and_what_was_not_observed_is_said(comparison):
         assert findings.throughput(known) == "Throughput could not be observed."
 
     waited = point("static", 2, 1.0)
-    waited["numbers"] |= {"ttft_s": {"count": 0, "left_out": 9, "p99": None}}
+    none = {"count": 0, "left_out": 9, "p99": None}
+    waited["numbers"] |= {"ttft_s": none, "requests_per_s": 0.0}
     swept = {"capacity_requests_per_s": None, "points": [waited, point("continuous", 2, 0.2)]}
     assert verdicts.load(swept) == (
-        "At 2 requests a second, 99 of 100 get their first token with static never, and 1.8"
+        "At 2 requests a second, 99 of 100 get their first token with static never, and 0"
         " finish; with continuous within 200 ms, and 1.8 finish."
     )
     assert findings.totals(dataclasses.replace(run("static"), events=[])) == []

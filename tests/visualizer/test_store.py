@@ -23,6 +23,7 @@ from visualizer.documents.catalogue import TRACES, rank_files
 from visualizer.documents.catalogue import ranks as recorded_as_ranks
 from visualizer.documents.replay import captions_in, replay
 from visualizer.page.step import PLOTLY
+from visualizer.server import recorded_runs
 from visualizer.server import store as files
 from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
 from visualizer.server.store import NotKept, Store, as_text, own_folder, write_whole
@@ -188,6 +189,27 @@ def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
         (tmp_path / store.export("jsonl", run)["url"].rsplit("/")[-1]).read_text() for run in ids
     ] == written
     assert promise_recorded_runs(Store(tmp_path / "again", 0)) == promise_recorded_runs(store)
+
+
+def test_a_recorded_run_of_other_code_or_with_other_bytes_has_another_address(
+    tmp_path, monkeypatch
+):
+    """Browsers keep what an address sent for ever."""
+    (tmp_path / "traces").mkdir()
+    run, code = tmp_path / "traces" / "chunk-7-by-4.jsonl", tmp_path / "code.py"
+    written = (TRACES / run.name).read_text(encoding="utf-8")
+    cut = written[: written.rindex("\n", 0, -1) + 1]
+    monkeypatch.setattr(recorded_runs, "_CODE", [tmp_path])
+
+    def address(trace: str, source: str) -> str:
+        run.write_text(trace, encoding="utf-8"), code.write_text(source)
+        recorded_runs._code.cache_clear()
+        return promise_recorded_runs(Store(tmp_path / "kept", 0), run.parent)[0]["url"]
+
+    first = address(written, "a = 1")
+    assert address(written, "a = 1") == first
+    assert len({first, address(written, "a = 2"), address(cut, "a = 1")}) == 3
+    recorded_runs._code.cache_clear()
 
 
 @pytest.mark.slow

@@ -32,7 +32,6 @@ from visualizer.words.language import OTHERS, elsewhere, speaking
 SCHEMA = 3
 UPLOADED = "uploaded"  # the source of what comes from a file, so that anyone may have made it
 Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
-_CONTEXT = 32  # prompt tokens that prime a detokenizer before the first new token
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
@@ -230,12 +229,9 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """A detokenizer primed with the prompt: a token's text may depend on those before it."""
+        """A detokenizer after the prompt: a token's text may depend on those before it."""
         if request not in self._detokenizers:
-            detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
-            for token in self._prompts[request][-_CONTEXT:]:
-                detokenizer.add(token)
-            detokenizer.finish()
+            self._detokenizers[request] = Detokenizer(self._tokenizer, self._prompts[request])
         return self._detokenizers[request]
 
 
