@@ -7,6 +7,7 @@ import { gzipSync } from "node:zlib";
 
 import { Download } from "../../assets/engine/download.js";
 import { Files } from "../../assets/engine/loading.js";
+import { cacheOf } from "./tabs.js";
 
 const small = gzipSync(randomBytes(3000));
 const large = gzipSync(randomBytes(2.1e7));
@@ -57,18 +58,6 @@ test("what is here already is not counted again, and a download that nobody wait
   files.leave("m/weights");
   await assert.rejects(passing, /broke off/);
 });
-
-/** What a browser keeps, by address. */
-function cacheOf(/** @type {[string, Response][]} */ ...kept) {
-  const all = new Map(kept);
-  return /** @type {any} */ ({
-    all,
-    keys: async () => [...all.keys()].map((url) => ({ url })),
-    match: async (url) => all.get(url),
-    put: async (url, answer) => all.set(url, answer),
-    delete: async (url) => all.delete(url),
-  });
-}
 
 test("a file that was fetched is kept, and is not fetched again", async () => {
   host();

@@ -1,0 +1,303 @@
+// What the worker of the engine in a tab fetches, keeps, computes, says and refuses.
+
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { test } from "node:test";
+import { setImmediate as soon } from "node:timers/promises";
+
+import { LARGE, SENT, cacheOf, computes, tab, threads, weights } from "./tabs.js";
+
+const READY = { kind: "ready", restored: false };
+const refused = (sentence, lasting = false, more = {}) => ({
+  kind: "failed",
+  sentence,
+  lasting,
+  more,
+});
+const size = (...names) => names.reduce((sum, name) => sum + SENT[name].length, 0);
+const INTERPRETER = ["mjs", "asm.mjs", "asm.wasm"].map((ending) => `pyodide.${ending}.gz`);
+const ENGINE = [...INTERPRETER, "python_stdlib.zip.gz", "pyodide-lock.json.gz", "sources.json.gz"];
+
+test("a load says what has arrived, and under which request", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { ask, said } = await tab();
+  await ask({ do: "load", model: "small" });
+  assert.deepEqual(said.splice(0).length, 1, "no more often than one can see");
+  t.mock.timers.tick(50);
+  const total = size(...ENGINE, "kernels.wasm.gz", "small/weights.gz");
+  const loading = { kind: "loading", id: 1, what: "", done: total, total, kept: true };
+  assert.deepEqual(said, [loading]);
+});
+
+test("a start fetches and keeps the engine, gives Python our code, and restores it the next time", async () => {
+  const cache = cacheOf();
+  const first = await tab({ cache });
+  const small = [...ENGINE, "kernels.wasm.gz", "small/weights.gz"];
+  const fetched = size("manifest.json", ...small);
+  assert.deepEqual(await first.ask({ do: "load", model: "small" }), { ...READY, fetched });
+  assert.deepEqual(first.asked.toSorted(), ["manifest.json", "elsewhere", ...small].toSorted());
+  computes(first.models.small);
+  assert.deepEqual(
+    [first.py.name, first.py.machine, first.py.stepped],
+    [
+      "ours.visualizer.browser.tab",
+      { device_name: "Firefox 145, WebAssembly", versions: { pyodide: "314" } },
+      undefined,
+    ],
+  );
+  const written = [
+    ["mkdir", "/engine/visualizer/browser/"],
+    ["/engine/visualizer/browser/tab.py", "tab"],
+    ["mkdir", "/engine/"],
+    ["/engine/top.py", "top"],
+  ];
+  const imports = `import sys; sys.path.insert(0, "/engine"); import ours.visualizer.browser.tab`;
+  assert.deepEqual(first.did, [["made", undefined], ...written, ["run", imports]]);
+  assert.deepEqual(await first.ask({ do: "load", model: "small" }), { ...READY, fetched });
+  assert.equal(first.did.length, 6, "it is started once");
+
+  const second = await tab({ cache });
+  assert.deepEqual(await second.ask({ do: "load" }), { ...READY, restored: true, fetched: 0 });
+  assert.deepEqual(second.did, [["made", 5], ...written, ["run", "import random; random.seed()"]]);
+  assert.deepEqual(second.asked, ["elsewhere"]);
+
+  const snapshot = [...cache.all.keys()].find((url) => url.endsWith("snapshot"));
+  cache.all.set(snapshot, new Response("x"));
+  const third = await tab({ cache });
+  assert.deepEqual(await third.ask({ do: "load" }), { ...READY, fetched: 0 });
+  assert.deepEqual(
+    [third.did[0], third.did[1]],
+    [
+      ["made", 1],
+      ["made", undefined],
+    ],
+  );
+  assert.deepEqual(await (await third.ask({ do: "load", fresh: true })).kind, "ready");
+  const fourth = await tab({ cache });
+  assert.equal(
+    (await fourth.ask({ do: "load", fresh: true })).fetched,
+    size("manifest.json", ...ENGINE),
+  );
+});
+
+test("a large model is fetched with consent alone, kept in pieces, and computed by several threads", async () => {
+  const cache = cacheOf();
+  const { ask, asked, models } = await tab({ cache });
+  const bytes = SENT["large/weights.gz"].length;
+  assert.deepEqual(
+    await ask({ do: "load", model: "large" }),
+    refused("The model is not in this browser yet.", false, {
+      size: bytes,
+      arrived: 0,
+      kept: true,
+    }),
+  );
+  assert.ok(!asked.includes("large/weights.gz"));
+  assert.equal((await ask({ do: "load", model: "large", agreed: true })).kind, "ready");
+  assert.deepEqual([models.large.threads, threads.length], [2, 1]);
+  for (let n = 0; n < 20; n += 1) computes(models.large);
+  assert.deepEqual(await ask({ do: "kept", model: "large" }), {
+    kind: "answer",
+    value: 4 * LARGE + 1000,
+  });
+  const again = await tab({ cache });
+  assert.equal((await again.ask({ do: "load", model: "large" })).kind, "ready", "it is here");
+  assert.deepEqual(again.asked, ["elsewhere"]);
+  computes(again.models.large);
+  assert.deepEqual(await again.ask({ do: "remove", model: "large" }), { kind: "answer", value: 0 });
+  assert.deepEqual(await again.ask({ do: "kept", model: "large" }), { kind: "answer", value: 0 });
+});
+
+const FAILED = "The engine in this tab failed: the browser's console says how.";
+
+test("a model that there is not is refused, and after a failure the engine's files are fetched anew", async (t) => {
+  const errors = t.mock.method(console, "error", () => {});
+  const cache = cacheOf();
+  const { ask, asked } = await tab({ cache });
+  assert.deepEqual(
+    await ask({ do: "load", model: "toString" }),
+    refused("The engine in this tab does not have this model.", true),
+  );
+  const python = globalThis.python;
+  globalThis.python = async () => {
+    throw new Error("It broke.");
+  };
+  assert.deepEqual(await ask({ do: "load" }), refused(FAILED));
+  assert.deepEqual([errors.mock.callCount(), cache.all.size], [1, 0]);
+  globalThis.python = python;
+  asked.length = 0;
+  assert.equal((await ask({ do: "load" })).kind, "ready");
+  assert.deepEqual(asked.toSorted(), [...ENGINE, "elsewhere"].toSorted());
+  const gone = await tab({ sent: { "manifest.json": SENT["manifest.json"] } });
+  const sentence =
+    "The engine's files have changed since this page was opened: load the page again.";
+  assert.deepEqual(await gone.ask({ do: "load" }), refused(sentence));
+  assert.equal(errors.mock.callCount(), 1, "a refusal is no error");
+});
+
+test("one job computes at a time, the others hear how many are ahead, and calls are answered between its turns", async () => {
+  const [delta, done] = [{ step: 1 }, { done: true }];
+  const jobs = [[[delta], [], [done]], [[done]], [[delta], [delta], [done]]];
+  const calls = { upload: (...given) => ({ given }), "tab:a": "a document" };
+  const { ask, did, said } = await tab({ jobs, calls });
+  await ask({ do: "load" });
+  [did.length, said.length] = [0, 0];
+  const asked = ["run", "compare", "run"].map((kind, n) => ask({ do: "begin", kind, spec: { n } }));
+  const called = [
+    { name: "upload", args: ["text", ["name"]] },
+    { name: "document", args: ["tab:a"] },
+    { name: "document", args: ["tab:b"] },
+  ].map((call) => ask({ do: "call", ...call }));
+  ask({ do: "cancel", of: 4 });
+  ask({ do: "cancel", of: 99 });
+  const values = [{ given: ["text", ["name"]] }, "a document", null];
+  assert.deepEqual(
+    await Promise.all(called),
+    values.map((value) => ({ kind: "answer", value })),
+  );
+  await Promise.all(asked);
+  for (let n = 0; n < 99 && did.at(-1)[0] !== "destroy"; n += 1) await soon();
+  const heard = (of) => said.filter(({ id }) => id === of).map((message) => message.delta);
+  const ahead = (n) => ({ progress: { ahead: n } });
+  assert.deepEqual(heard(2), [delta, done]);
+  assert.deepEqual(heard(3), [ahead(1), ahead(1), done]);
+  assert.deepEqual(heard(4), [ahead(2), ahead(1), { done: true, stopped: "Stopped." }]);
+  const turn = ["turn", 0.01];
+  assert.deepEqual(did, [
+    ["begin", "run", { n: 0 }],
+    ["begin", "compare", { n: 1 }],
+    ["begin", "run", { n: 2 }],
+    ...[
+      turn,
+      turn,
+      turn,
+      ["destroy", "run"],
+      turn,
+      ["destroy", "compare"],
+      turn,
+      ["destroy", "run"],
+    ],
+  ]);
+});
+
+test("a stranger's code runs in the sandbox alone, in which each step has its time", async (t) => {
+  t.mock.method(console, "error", () => {});
+  const clock = t.mock.method(performance, "now", () => now);
+  let now = 10_000;
+  const begin = { do: "begin", kind: "policy", spec: {}, limit: 3000 };
+  const page = await tab({ jobs: [[[{ done: true }]]] });
+  await page.ask({ do: "load" });
+  assert.deepEqual(
+    await page.ask(begin),
+    refused("A visitor's code runs in the sandbox alone.", true),
+  );
+  const interrupted = Object.assign(new Error(), { type: "KeyboardInterrupt" });
+  const raise = (error) => () => {
+    throw error;
+  };
+  const heard = [];
+  const after = (ms) => ((now += ms), heard.push(own.interrupt()));
+  const timed = () => {
+    for (const ms of [3000, 1]) after(ms);
+    heard.push("step");
+    for (let n = 0; n < 2; n += 1) own.py.stepped();
+    for (const ms of [3000, 1, 250, 1, 250, 1, 0]) after(ms);
+    return [{ done: true }];
+  };
+  const jobs = [[timed], [raise(interrupted)], [raise(new Error("SystemExit"))]];
+  const own = await tab({ jobs, origin: "null" });
+  await own.ask({ do: "load" });
+  assert.equal(own.interrupt(), 0, "nothing is limited outside a job");
+  assert.deepEqual((await own.ask(begin)).delta, { done: true });
+  assert.deepEqual(heard, [0, 2, "step", 0, 2, 0, 2, 0, 2, 2]);
+  assert.equal(own.said.filter(({ kind }) => kind === "alive").length, 1);
+  now += 10 ** 6;
+  assert.equal(own.interrupt(), 0, "and nothing after it");
+  assert.deepEqual((await own.ask(begin)).delta, { done: true, error: "Overdue." });
+  assert.deepEqual(await own.ask(begin), refused("This code ended the Python that ran it."));
+  clock.mock.restore();
+});
+
+test("a visitor's own file is read piece by piece, and one is kept at a time", async (t) => {
+  t.mock.method(console, "error", () => {});
+  const { header, bytes } = weights();
+  const numbers = bytes.subarray(-144);
+  const free = [];
+  const packed =
+    (over = {}) =>
+    () =>
+      Object.assign(
+        [0, 1].map((n) => ({
+          getBuffer: (type) => ({
+            data: numbers.subarray(72 * n, 72 * (n + 1)),
+            release: () => free.push(type),
+          }),
+          destroy: () => free.push("destroyed"),
+        })),
+        { size: 144, chat_text: null, header: { toJs: () => header }, ...over },
+      );
+  const files = {
+    "a.gguf": { facts: { weights: 144 }, packed: packed() },
+    "b.gguf": { facts: { weights: 144 }, packed: packed({ chat_text: "…" }) },
+    "bad.gguf": { facts: { error: "It is no model." } },
+    "huge.gguf": { facts: { weights: 2e9 } },
+  };
+  const { ask, did, said, asked, models } = await tab({ files });
+  await ask({ do: "load" });
+  [did.length, said.length] = [0, 0];
+  const file = { slice: (at, to) => ({ buffer: Buffer.from("0123456789").subarray(at, to) }) };
+  assert.deepEqual(await ask({ do: "open", model: "a.gguf", file }), {
+    kind: "answer",
+    value: { weights: 144 },
+  });
+  assert.deepEqual(
+    await ask({ do: "open", model: "bad.gguf", file }),
+    refused("It is no model.", true),
+  );
+  assert.deepEqual(
+    await ask({ do: "open", model: "huge.gguf", file }),
+    refused("This browser has too little memory for the model: 2000 MB.", true),
+  );
+  assert.deepEqual(did, [
+    ["open", "a.gguf", "234"],
+    ["open", "bad.gguf", "234"],
+    ["open", "huge.gguf", "234"],
+  ]);
+  did.length = 0;
+  const load = { do: "load", model: "a.gguf", file };
+  assert.equal((await ask(load)).kind, "ready");
+  computes(models["a.gguf"]);
+  const loading = said.filter(({ reads }) => reads);
+  const about = { kind: "loading", id: 5, what: "a.gguf/weights", reads: true, total: 144 };
+  assert.deepEqual(loading, [
+    { ...about, done: 72 },
+    { ...about, done: 144 },
+  ]);
+  assert.deepEqual(free, ["u8", "destroyed", "u8", "destroyed"]);
+  assert.deepEqual(did, [], "it is open");
+  assert.equal((await ask({ ...load, model: "b.gguf" })).kind, "ready");
+  assert.ok(asked.includes("jinja.json.gz"));
+  assert.deepEqual(did, [
+    ["close", "a.gguf"],
+    ["open", "b.gguf", "234"],
+    ["mkdir", "/engine/jinja/"],
+    ["/engine/jinja/__init__.py", "jinja"],
+  ]);
+  did.length = 0;
+  assert.deepEqual(await ask({ do: "remove", model: "b.gguf" }), { kind: "answer", value: 0 });
+  assert.deepEqual(await ask({ do: "remove", model: "b.gguf" }), { kind: "answer", value: 0 });
+  assert.deepEqual(did, [["close", "b.gguf"]]);
+  const lost = { slice: () => ({ error: new Error("NotReadableError: it has moved.") }) };
+  const unread = refused(
+    "The file of this model has changed or can no longer be read: choose it again.",
+    true,
+  );
+  assert.deepEqual(await ask({ do: "open", model: "a.gguf", file: lost }), unread);
+  assert.deepEqual(await ask({ ...load, file: lost }), unread);
+  files["a.gguf"].packed = () => {
+    throw Object.assign(new Error(), { type: "BadWeights" });
+  };
+  assert.deepEqual(await ask(load), unread);
+  files["a.gguf"].packed = packed();
+  assert.equal((await ask(load)).kind, "ready", "chosen again");
+});
