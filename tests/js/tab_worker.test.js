@@ -4,8 +4,10 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import { setImmediate as soon } from "node:timers/promises";
+import { gunzipSync } from "node:zlib";
 
-import { LARGE, SENT, cacheOf, computes, tab, threads, weights } from "./tabs.js";
+import { Crew, SIZE, STACK, isShared } from "../../assets/engine/crew.js";
+import { HERE, LARGE, SENT, cacheOf, computes, tab, threads, weights } from "./tabs.js";
 
 const READY = { kind: "ready", restored: false };
 const refused = (sentence, lasting = false, more = {}) => ({
@@ -300,4 +302,51 @@ test("a visitor's own file is read piece by piece, and one is kept at a time", a
   assert.deepEqual(await ask(load), unread);
   files["a.gguf"].packed = packed();
   assert.equal((await ask(load)).kind, "ready", "chosen again");
+});
+
+/** Wait for a condition, which other threads bring about. */
+async function until(/** @type {() => boolean} */ met) {
+  for (let n = 0; n < 1e5 && !met(); n += 1) await soon();
+  assert.ok(met());
+}
+
+test("each part of an operation is done once, by whichever thread, and the operation ends with its last", async () => {
+  const memory = new WebAssembly.Memory({ initial: 32, maximum: 32, shared: true });
+  const module = new WebAssembly.Module(gunzipSync(SENT["shared.wasm.gz"]));
+  const instance = new WebAssembly.Instance(module, { env: { memory } });
+  const [at, x, y, stack, n] = [2 ** 19, 2 ** 20, 2 ** 20 + 2 ** 18, 2 ** 21, 2 ** 14];
+  const crew = new Crew(module, instance, memory, at);
+  const [sums, ones] = [x, y].map((place) => new Float32Array(memory.buffer, place, n));
+  ones.fill(1);
+  const same = (sum) => sums.every((value) => value === sum);
+  crew.run("add", 99, x, y, n);
+  assert.ok(isShared(memory) && crew.threads === 1 && same(1), "alone it does everything itself");
+  assert.equal(crew.counts[1], 0);
+  for (let t = 0; t < 2; t += 1)
+    new Worker(new URL("thread.js", HERE), { type: "module" }).postMessage(
+      /** @type {any} */ ({ ...crew.told, stack: stack - t * STACK }),
+    );
+  await until(() => crew.threads === 3);
+  for (let sum = 2; sum <= 200; sum += 1) {
+    crew.run("add", 99, x, y, n);
+    assert.ok(same(sum));
+  }
+  assert.equal(crew.counts[1], 12, "four parts for each");
+  crew.run("add", 5, x, y, n);
+  assert.equal(crew.counts[1], 5, "no more than are of use");
+  crew.run("add", 1, x, y, n);
+  assert.equal(crew.counts[1], 5, "by itself");
+  assert.ok(same(202));
+  await until(() => crew.counts[2] === 2); // both sleep
+  const [parts, name] = [40, crew.names.indexOf("add")];
+  crew.call.set([name, parts, x, y, n]);
+  Atomics.store(crew.counts, 1, 0);
+  Atomics.store(crew.counts, 0, 4096 + parts);
+  Atomics.notify(crew.counts, 0);
+  await until(() => crew.counts[1] === parts);
+  assert.ok(same(203), "what nobody else takes they do alone");
+  await until(() => crew.counts[2] === 2);
+  assert.ok(at + SIZE <= x);
+  const last = new Float32Array(memory.buffer, at + SIZE, 4);
+  assert.deepEqual([...last], [0, 0, 0, 0], "nothing is written behind the call");
 });
