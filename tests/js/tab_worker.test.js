@@ -2,12 +2,16 @@
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { setImmediate as soon } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 
-import { Crew, SIZE, STACK, isShared } from "../../assets/engine/crew.js";
+// first, because modules of the engine look at the browser as they are loaded
 import { HERE, LARGE, SENT, cacheOf, computes, tab, threads, weights } from "./tabs.js";
+import { Crew, SIZE, STACK, isShared } from "../../assets/engine/crew.js";
+import { Sandbox } from "../../assets/engine/sandbox.js";
+import { documentOf, El, Event } from "./elements.js";
 
 const READY = { kind: "ready", restored: false };
 const refused = (sentence, lasting = false, more = {}) => ({
@@ -349,4 +353,120 @@ test("each part of an operation is done once, by whichever thread, and the opera
   assert.ok(at + SIZE <= x);
   const last = new Float32Array(memory.buffer, at + SIZE, 4);
   assert.deepEqual([...last], [0, 0, 0, 0], "nothing is written behind the call");
+});
+
+/** A page in which frames only hear: what is given to one, and its gate. */
+function framed() {
+  const handed = [];
+  const frame = Object.assign(new El("iframe"), {
+    contentWindow: { postMessage: (...given) => handed.push(given) },
+  });
+  globalThis.document = documentOf({ createElement: () => frame, body: new El() });
+  return { frame, handed };
+}
+
+test("a sandbox is given its model, the interpreter as it was left, and every script that its worker imports", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const cache = cacheOf();
+  const page = await tab({ cache });
+  await page.ask({ do: "load" });
+  const { fetch: sent } = globalThis;
+  globalThis.fetch = /** @type {any} */ (
+    async (url) =>
+      String(url).endsWith(".js") ? new Response(readFileSync(new URL(url))) : sent(url)
+  );
+  const given = async () => {
+    const { frame, handed } = framed();
+    const sandbox = Sandbox.of(HERE, "small");
+    sandbox.warm();
+    for (let n = 0; n < 1e4 && !frame.srcdoc; n += 1) await soon();
+    frame.dispatchEvent(new Event("load"));
+    sandbox.end();
+    return handed[0];
+  };
+  const [{ files, memory, script }, origin, moved] = await given();
+  const scripts = ["worker", "crew", "loading", "model", "download", "sampling"];
+  const names = ["manifest.json", "kernels.wasm", "small/weights", "sources.json", "snapshot"];
+  const all = [...INTERPRETER, "python_stdlib.zip.gz", "pyodide-lock.json.gz"].map((name) =>
+    name.replace(".gz", ""),
+  );
+  assert.deepEqual(
+    Object.keys(files).toSorted(),
+    [...scripts.map((name) => `${name}.js`), ...names, ...all].toSorted(),
+  );
+  assert.deepEqual([origin, memory, moved.length], ["*", 768 * 2 ** 20, 1 + 16]);
+  assert.ok(moved.slice(1).every((bytes) => Object.values(files).includes(bytes)));
+  const texts = Object.fromEntries(
+    ["crew.js", "manifest.json"].map((name) => [name, Buffer.from(files[name]).toString()]),
+  );
+  assert.deepEqual(texts, {
+    "crew.js": readFileSync(new URL("crew.js", HERE), "utf8"),
+    "manifest.json": SENT["manifest.json"].toString(),
+  });
+  assert.match(script, /^\(function bootstrap/);
+});
+
+test("a sandbox's gate lets through so much, and what does not start or fails says so", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { frame } = framed();
+  const sandbox = new Sandbox(async () => ({}), "small");
+  t.after(() => sandbox.end());
+  sandbox.warm();
+  await soon();
+  const [, source] = frame.srcdoc.match(/<script>(.*)<\/script>/s);
+  const opened = () => {
+    const [window, heard, page] = [{}, [], { postMessage: (text) => heard.push(text) }];
+    /** @type {any} */ let worker;
+    class Own {
+      constructor() {
+        worker = this;
+        this.given = [];
+      }
+      postMessage(...given) {
+        this.given.push(given);
+      }
+      terminate() {
+        heard.push("terminated");
+      }
+    }
+    new Function("window", "Worker", source)(window, Own);
+    const files = { "a.js": new ArrayBuffer(1) };
+    window.onmessage({ data: { script: "", files, memory: 5 }, ports: [page] });
+    assert.equal(window.onmessage, null, "it takes no second order");
+    assert.deepEqual(worker.given, [[{ files, memory: 5 }, [files["a.js"]]]]);
+    return { page, worker, heard, say: (data) => worker.onmessage({ data }) };
+  };
+  const ended = (sentence) => [
+    "terminated",
+    JSON.stringify({ kind: "failed", sentence, ended: true }),
+  ];
+  const much = ended("This code sent more than the page accepts from a stranger.");
+  const last = (say, heard, ...sizes) => {
+    for (const size of sizes) say(typeof size === "number" ? "x".repeat(size) : size);
+    return heard.splice(0).slice(-2);
+  };
+  const [a, b, c] = [opened(), opened(), opened()];
+  assert.deepEqual(
+    last(a.say, a.heard, 8e6 - 1, 8e6).map((x) => x.length),
+    [8e6 - 1, 8e6],
+  );
+  assert.deepEqual(last(a.say, a.heard, 8e6 + 1), much);
+  assert.deepEqual(last(c.say, c.heard, /** @type {any} */ ({ length: 1 })), much, "no text");
+  const small = Array(6400).fill(1);
+  assert.deepEqual(last(b.say, b.heard, ...small), ["x", "x"]);
+  b.page.onmessage({ data: { do: "begin" } });
+  assert.deepEqual(b.worker.given[1], [{ do: "begin" }]);
+  assert.deepEqual(last(b.say, b.heard, ...small), ["x", "x"], "each request has its own");
+  assert.deepEqual(last(b.say, b.heard, 1), much);
+  const failed = (message) => {
+    const { worker, heard } = opened();
+    let prevented = 0;
+    worker.onerror({ message, preventDefault: () => (prevented += 1) });
+    assert.equal(prevented, 1);
+    return heard;
+  };
+  assert.deepEqual(failed("Uncaught x"), ended("The sandbox failed: “x”."));
+  const long = `The sandbox failed: “${"y".repeat(200)}”.`;
+  assert.deepEqual(failed("y".repeat(201)), ended(long));
+  assert.deepEqual(failed(""), ended("The sandbox did not start in this browser."));
 });
