@@ -50,6 +50,9 @@ test("the same requests are the same text, whatever the order of keys; the unit 
   for (const more of [{ priority: 1 }, { leaves_after: 3 }])
     assert.notEqual(canonical({ requests: [{ ...request, ...more }] }), said);
   assert.equal(canonical({ requests: [{ ...request, priority: 0, leaves_after: null }] }), said);
+  const usual = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
+  const told = { ...request, sampling: { ...usual, ...request.sampling } };
+  assert.equal(canonical({ requests: [told] }), said, "what is usual need not be said");
 });
 
 test("what the form cannot show is neither a link's spec nor a saved workload", () => {

@@ -65,6 +65,35 @@ test("an arrow takes a step, with Shift ten, either way; other keys go where the
   );
 });
 
+test("every key of the list of keys does something, and no other key", () => {
+  /** @type {any} */
+  const all = new Proxy(none, { get: () => all, apply: () => all });
+  const [handled, card] = [[], Object.assign(new El(), { showModal: none })];
+  const root = {
+    getClientRects: () => [1],
+    querySelector: (what) => (what === "dialog.card" ? card : null),
+    classList: { add: (name) => handled.push(name) },
+  };
+  const app = new Proxy(
+    { frame: null, presenter: false, root },
+    { get: (given, name) => (name in given ? given[name] : all) },
+  );
+  Object.assign(app, { transport: { act: Boolean } });
+  playerKeys(/** @type {any} */ (app));
+  const press = (key) => {
+    keys.keydown({ key, target: { tagName: "DIV" }, preventDefault: none });
+    return handled.splice(0).length;
+  };
+  press("?");
+  const listed = card.querySelectorAll("kbd").map((el) => el.textContent);
+  const arrows = { "←": "ArrowLeft", "→": "ArrowRight", "−": "-" };
+  const named = { ...arrows, PgUp: "PageUp", PgDn: "PageDown", Space: " " };
+  const [dead, spoken] = [[], ["…", "click", "Tab"]];
+  for (const key of listed.filter((key) => !spoken.includes(key)))
+    if (!press(named[key] ?? key)) dead.push(key);
+  assert.deepEqual([listed.length, dead, press("y"), press("Enter")], [30, [], 0, 0]);
+});
+
 test("a step that a lesson turns to has nothing selected, and moves from the one before", () => {
   const [run, moved] = [runOf([event(0), event(1), event(2)]), []];
   const app = playerOf(
