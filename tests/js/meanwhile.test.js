@@ -227,8 +227,7 @@ async function trial(/** @type {any} */ t) {
   };
   await soon();
   frame.dispatchEvent(new Event("load"));
-  await say({ kind: "started" });
-  await say({ kind: "ready", id: 1 });
+  for (const kind of ["started", "loading", "alive", "ready"]) await say({ kind, id: 1 });
   return { job, first, say };
 }
 

@@ -163,6 +163,23 @@ test("played again at its end the opening begins anew; paused, it stays where it
   assert.deepEqual(after(7, true), [7, true]);
 });
 
+test("until its runs are here the opening says what it is about; then its plot says the rest", () => {
+  globalThis.matchMedia = /** @type {any} */ (() => ({ matches: false }));
+  const said = (plot) => {
+    const [stage, sentence] = [{ children: [] }, { textContent: "" }];
+    const app = {
+      $: () => stage,
+      root: { toggleAttribute() {} },
+      fetch: () => new Promise(() => {}),
+    };
+    const el = { hidden: true, classList: { remove() {} } };
+    Object.assign(Object.create(Opening.prototype), { app, el, sentence, plot, offer: {} })._show();
+    return [el.hidden, sentence.textContent];
+  };
+  assert.deepEqual(said(undefined), [false, "One model serves many people at once."]);
+  assert.deepEqual(said({}), [false, ""]);
+});
+
 test("no chip is on its way to a lane of either policy in a picture that begins once all have landed", () => {
   const plot = plotOf();
   const entries = [plot.slow, plot.fast].map((course) => plot.entries(course, true));
