@@ -8,7 +8,7 @@ import { setImmediate as soon } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 
 // first, because modules of the engine look at the browser as they are loaded
-import { HERE, LARGE, SENT, cacheOf, computes, tab, threads, weights } from "./tabs.js";
+import { Channel, HERE, LARGE, SENT, cacheOf, computes, tab, threads, weights } from "./tabs.js";
 import { Crew, SIZE, STACK, isShared } from "../../assets/engine/crew.js";
 import { Sandbox } from "../../assets/engine/sandbox.js";
 import { documentOf, El, Event } from "./elements.js";
@@ -469,4 +469,68 @@ test("a sandbox's gate lets through so much, and what does not start or fails sa
   const long = `The sandbox failed: “${"y".repeat(200)}”.`;
   assert.deepEqual(failed("y".repeat(201)), ended(long));
   assert.deepEqual(failed(""), ended("The sandbox did not start in this browser."));
+});
+
+// the last, because what a sandbox's worker changes stays changed
+test("a stranger's job goes through the gate to a worker that has nothing but what it was given, and comes back", async () => {
+  const jobs = [[[{ step: 1 }], [{ done: true }]]];
+  const { did } = await tab({ jobs, origin: "null" });
+  const { fetch: sent } = globalThis;
+  const asked = [];
+  globalThis.fetch = /** @type {any} */ (
+    async (url) => {
+      asked.push(String(url).replace(HERE, ""));
+      return String(url).endsWith(".js") ? new Response(readFileSync(new URL(url))) : sent(url);
+    }
+  );
+  const { frame } = framed();
+  const { MessageChannel: brief } = globalThis; // a port of these hears one message
+  globalThis.MessageChannel = Channel;
+  const sandbox = Sandbox.of(HERE, "small");
+  const deltas = [];
+  const running = (async () => {
+    for await (const delta of sandbox.run("policy", { x: 1 })) deltas.push(delta);
+  })();
+  for (let n = 0; n < 1e4 && !frame.srcdoc; n += 1) await soon();
+  globalThis.MessageChannel = brief;
+  sandbox.warm = () => {}; // it starts no other
+  const [, source] = frame.srcdoc.match(/<script>(.*)<\/script>/s);
+  const [window, grow] = [/** @type {any} */ ({}), WebAssembly.Memory.prototype.grow];
+  /** What its own thread would be: the scope of its script is this process. */
+  class Own {
+    constructor(/** @type {string} */ url) {
+      Object.assign(globalThis, {
+        self: globalThis,
+        origin: "null",
+        postMessage: (data) => /** @type {any} */ (this).onmessage({ data }),
+      });
+      const [type, text] = url.split(",");
+      assert.equal(type, "data:text/javascript;base64");
+      (0, eval)(Buffer.from(text, "base64").toString());
+    }
+    postMessage(data) {
+      /** @type {any} */ (globalThis).onmessage({ data });
+    }
+    terminate() {}
+  }
+  new Function("window", "Worker", source)(window, Own);
+  frame.contentWindow.postMessage = (data, _origin, ports) => window.onmessage({ data, ports });
+  asked.length = 0;
+  frame.dispatchEvent(new Event("load"));
+  await running;
+  assert.deepEqual(deltas.slice(-2), [{ step: 1 }, { done: true }]);
+  assert.deepEqual(
+    deltas.slice(0, -2).filter(({ loading }) => !loading),
+    [],
+  );
+  assert.deepEqual(
+    did.filter(([what]) => what === "begin"),
+    [["begin", "policy", { x: 1 }]],
+  );
+  assert.deepEqual(asked, ["elsewhere"], "all else was given");
+  const memory = new WebAssembly.Memory({ initial: 1 });
+  assert.equal(memory.grow(1), 1);
+  assert.throws(() => memory.grow(12287), /The sandbox has no more memory/);
+  assert.throws(() => /** @type {any} */ (globalThis).importScripts("x"), TypeError);
+  WebAssembly.Memory.prototype.grow = grow;
 });

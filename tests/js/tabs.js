@@ -128,7 +128,7 @@ Object.assign(globalThis, {
 });
 
 // a port that nobody closes would keep Node from ending
-const { MessageChannel: Channel } = globalThis;
+export const { MessageChannel: Channel } = globalThis;
 globalThis.MessageChannel = /** @type {any} */ (
   class {
     constructor() {
@@ -188,12 +188,16 @@ export async function tab({
   });
   globalThis.fetch = fetched;
   globalThis.python = async (options) => {
-    const own = await self.fetch(`${options.indexURL}pyodide.asm.wasm`);
+    const own = await globalThis.self.fetch(`${options.indexURL}pyodide.asm.wasm`);
     assert.deepEqual(
       [await own.text(), own.headers.get("Content-Type"), options.lockFileContents],
       ["wasm", "application/wasm", "locked"],
     );
-    assert.equal((await self.fetch(`${HERE}elsewhere`)).status, 404, "a model may be on its way");
+    assert.equal(
+      (await globalThis.self.fetch(`${HERE}elsewhere`)).status,
+      404,
+      "a model may be on its way",
+    );
     did.push([options.createPyodideModule, options._loadSnapshot?.byteLength]);
     if (options._loadSnapshot?.byteLength === 1) throw new Error("It does not fit.");
     return {
