@@ -107,23 +107,32 @@ test("what the opening tells is counted from its runs: who waits, how long, and 
   );
 });
 
+/** The texts of the opening at a second. */
+function drawn(/** @type {any} */ plot, /** @type {number} */ at) {
+  const { g, texts, palette } = inkOf();
+  const canvas = () => ({ getContext: () => inkOf().g });
+  globalThis.document = documentOf({ createElement: canvas });
+  drawOpening(g, { x: 0, y: 0, w: 1200, h: 560 }, plot, /** @type {any} */ (palette), at);
+  return texts();
+}
+
 test("until its clock has gone back the new policy's lanes stand at their beginning", () => {
   const plot = plotOf();
-  const drawn = (at) => {
-    const { g, texts, palette } = inkOf();
-    const canvas = () => ({ getContext: () => inkOf().g });
-    globalThis.document = documentOf({ createElement: canvas });
-    drawOpening(g, { x: 0, y: 0, w: 1200, h: 560 }, plot, /** @type {any} */ (palette), at);
-    return texts();
-  };
-  const times = (at) => drawn(at).filter((text) => /^(all done: )?[\d.]+ s$/.test(text));
+  const times = (at) => drawn(plot, at).filter((text) => /^(all done: )?[\d.]+ s$/.test(text));
   const title = "Continuous batching";
-  assert.ok(!drawn(10).includes(title) && drawn(11.5).includes(title));
+  assert.ok(!drawn(plot, 10).includes(title) && drawn(plot, 11.5).includes(title));
   const back = 11.5; // the old lanes still show how far their clock has come
   assert.ok(plot.moment(back) > 0);
   assert.ok(times(back).includes("0.00 s"), times(back).join());
   const over = times(LENGTH);
   assert.ok(over.includes("all done: 6.00 s") && over.includes("all done: 5.00 s"), over.join());
+});
+
+test("before its clock begins everybody is drawn, whether they enter a lane at once or wait", () => {
+  const plot = plotOf();
+  assert.equal(plot.moment(5), 0);
+  const letters = drawn(plot, 5).filter((text) => /^[A-Za-e]$/.test(text));
+  assert.equal(letters.sort().join(""), "AABBccddee", "on a card, and as a chip");
 });
 
 test("an answer of which only the end has room begins with dots, on a card and in a line", () => {
@@ -178,6 +187,23 @@ test("until its runs are here the opening says what it is about; then its plot s
   };
   assert.deepEqual(said(undefined), [false, "One model serves many people at once."]);
   assert.deepEqual(said({}), [false, ""]);
+});
+
+test("the opening begins where its address says, and keys obey whoever came by such an address", async () => {
+  const begun = async (hash) => {
+    Object.assign(globalThis, { location: { hash, search: "" } });
+    const starts = [];
+    const opening = Object.assign(Object.create(Opening.prototype), {
+      ...{ app: { isOpening: true }, offer: {}, mine: false, el: { hidden: true } },
+      _show: async () => true,
+      _start: (at) => starts.push(at),
+    });
+    Object.defineProperty(opening, "isDue", { value: true });
+    assert.equal(await opening.begin(), true);
+    return [...starts, opening.mine];
+  };
+  assert.deepEqual(await begun("#opening=7.5"), [7.5, true]);
+  assert.deepEqual(await begun("#opening"), [0, false]);
 });
 
 test("no chip is on its way to a lane of either policy in a picture that begins once all have landed", () => {
