@@ -106,7 +106,7 @@ for (const [name, given] of Object.entries(MODELS))
       from += size;
     }
     assert.equal(from, tokens.length);
-    const many = Array.from({ length: 12 }, (_, n) => part(other, 0, 9 * n));
+    const many = Array.from({ length: 60 }, (_, n) => part(other, 0, 9 * n));
     assert.deepEqual(
       pass(model, model.pool(slots), many),
       many.map(() => beside),
@@ -170,4 +170,28 @@ test("a bias is added before a token is chosen, and only of the logits that are 
   };
   assert.deepEqual(chosen(100), [36, 36]);
   assert.ok(chosen(-100).every((token) => token !== 36));
+});
+
+test("Python's arrays are read where they lie, and let go whatever happens", () => {
+  const model = made(MODELS.llama);
+  const did = [];
+  const held = (numbers) => ({
+    getBuffer: (type) => ({ data: Int32Array.from(numbers), release: () => did.push(type) }),
+  });
+  const told = (owner) => [owner, BLOCK, 1, ...part(prompt(9, 3), 0, 1)];
+  const slots = 3 * BLOCK * 30;
+  const rows = [{ temperature: 0 }];
+  const given = model.compute(held(told(model.pool(slots))), JSON.stringify(rows));
+  const direct = model.pass(Int32Array.from(told(model.pool(slots))), rows);
+  assert.deepEqual([...given.subarray(0, 3)], [...direct.subarray(0, 3)]);
+  assert.ok(given[3] >= 0 && given[4] >= 0, "seconds");
+  assert.throws(() => model.compute(held(told(-1)), "[]"), /Another run/);
+  const ids = prompt(5, 1);
+  assert.deepEqual(model.attention(held(ids), 1, 2), model.attention(Int32Array.from(ids), 1, 2));
+  assert.deepEqual(did, ["i32", "i32", "i32"]);
+  assert.deepEqual(
+    [model.heads, model.threads, JSON.parse(model.facts)],
+    [4, 1, { vocab_size: 37 }],
+  );
+  assert.deepEqual([model.tokenizer, model.between], ["", "null"]);
 });
