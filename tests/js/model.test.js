@@ -87,9 +87,12 @@ for (const [name, given] of Object.entries(MODELS))
   test(`${name}: however a prompt is cut and padded, and whoever is beside it, it gives the same`, () => {
     const [model, tokens, other] = [made(given), prompt(700, 1), prompt(9, 3)];
     const slots = 3 * BLOCK * 180;
+    pass(model, model.pool(3 * BLOCK * 4), [part(other, 0, 1)]); // a smaller pool, before
     let owner = model.pool(slots);
     const [whole] = pass(model, owner, [part(tokens, 0, 0)]);
     const [beside] = pass(model, (owner = model.pool(slots)), [part(other, 0, 1)]);
+    const fresh = made(given);
+    assert.deepEqual(pass(fresh, fresh.pool(slots), [part(tokens, 0, 0)]), [whole]);
     assert.notDeepEqual(whole, beside);
     assert.ok(whole[0] < VOCABULARY - 3 && whole[1] < 0 && whole[2] > 0);
     owner = model.pool(slots);
