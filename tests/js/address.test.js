@@ -342,3 +342,49 @@ test("what no link can show is said with a way to save it, in the page's languag
   assert.equal(card(watch())[2], "Als eine Seite speichern (HTML)");
   speak(null);
 });
+
+test("the code that embeds a run names its step and what is chosen, and there is none for a run of no address", () => {
+  const createElement = (tag) => {
+    const el = new El(tag);
+    return Object.defineProperty(el, "outerHTML", { get: () => [...el.attributes] });
+  };
+  globalThis.document = documentOf({ createElement, baseURI: "http://page.test/in/" });
+  const code = (given = {}, chosenTheme = null) => {
+    const app = {
+      ...{ entry: { name: "kv", title: "Small" }, options: { embed: "embed.html" } },
+      ...{
+        ranks: {},
+        pair: {},
+        alone: null,
+        clock: false,
+        index: 2,
+        store: { state: { chosenTheme } },
+      },
+      run: { length: 9, stepOf: (index) => index + 10 },
+      ...given,
+    };
+    return of(Address, { app }).embedCode;
+  };
+  const src = (...given) => Object.fromEntries(code(...given)).src;
+  const page = "http://page.test/in/embed.html#run=kv";
+  assert.deepEqual(code(), [
+    ["src", `${page}&view=lanes,row,mask&step=12`],
+    ["title", "Inflight: Small"],
+    ["width", "720"],
+    ["height", "560"],
+    ["style", "border: 0"],
+    ["loading", "lazy"],
+  ]);
+  assert.equal(src({ alone: "kv" }), `${page}&view=kv&step=12`);
+  assert.equal(src({ alone: "queue" }), src(), "no figure can show it");
+  const chosen = src({ clock: true }, "dark");
+  assert.equal(chosen, `${page}&view=lanes,row,mask&step=12&axis=time&theme=dark`);
+  for (const given of [
+    { options: {} },
+    { entry: { spec: {} } },
+    { ranks: { current: {} } },
+    { pair: { address: {} } },
+    { run: { length: 0 } },
+  ])
+    assert.equal(code(given), null);
+});

@@ -460,3 +460,34 @@ test("of a model is told what it takes and what it lacks, and nothing that is no
     ...expected({ "On your machine": "1.00 MiB Remove" }, ...lacks),
   ]);
 });
+
+test("of a model that a link names the form says whether it can be had here", () => {
+  const said = (value, offered, options = {}) => {
+    const field = of(ModelField, {
+      ...{ options, select: { value }, own: { value: "" }, _look: (name) => looked.push(name) },
+      offered: { builtin: ["small"], models: ["small", "large"], any_model: false, ...offered },
+    });
+    const says = field._unknown;
+    says?.querySelector("button")?.click();
+    return says && says.textContent;
+  };
+  const looked = [];
+  assert.deepEqual(
+    ["small", "large", "other", "a.gguf"].map((name) => said(name, {})),
+    [
+      null,
+      null,
+      "This page cannot load the model other: choose one of its own.",
+      "This page cannot load the model a.gguf: choose one of its own.",
+    ],
+  );
+  assert.equal(
+    said("a.gguf", {}, { open() {} }),
+    "a.gguf is a file on a disk: choose it, as your own GGUF file, to run this here.",
+  );
+  assert.equal(said("other", { models: [] }), null, "nothing is offered yet");
+  assert.deepEqual(looked, []);
+  const unknown = "Nothing is known yet about other. Look at it";
+  assert.equal(said("other", { any_model: true }, { open() {} }), unknown);
+  assert.deepEqual(looked, ["other"]);
+});
