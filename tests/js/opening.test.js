@@ -24,7 +24,7 @@ Object.assign(globalThis, {
 const { Opening } = await import("../../assets/player/watch/opening/opening.js");
 const { drawPerson } = await import("../../assets/player/watch/opening/people.js");
 const { LENGTH, Plot } = await import("../../assets/player/watch/opening/plot.js");
-const { drawOpening } = await import("../../assets/player/watch/opening/scene.js");
+const { drawOpening, layOut } = await import("../../assets/player/watch/opening/scene.js");
 
 const leave = (...requests) => requests.map((request) => ({ request, when: "after" }));
 
@@ -230,4 +230,53 @@ test("each request goes through the door when the clock comes to it, the second 
   assert.ok(again.slice(0, 3).every((at) => at === 11.9));
   assert.ok(again[3] > 11.9 && again[3] < again[4] && again[4] < 18.2);
   assert.ok(Math.abs(plot.moment(again[3]) - 2) < 0.1);
+});
+
+test("at every size what the opening shows together has its own place, and all of the room is used", () => {
+  const right = (box) => box.x + box.w;
+  const foot = (box) => box.y + box.h;
+  const meet = (a, b) =>
+    a.x < right(b) - 1e-6 && b.x < right(a) - 1e-6 && a.y < foot(b) - 1e-6 && b.y < foot(a) - 1e-6;
+  const sizes = [
+    [1200, 620, 5],
+    [840, 480, 6],
+    [819, 900, 6],
+    [700, 400, 6],
+    [480, 419, 5],
+    [470, 380, 4],
+    [360, 640, 6],
+  ];
+  for (const [w, h, n] of sizes) {
+    const box = { x: 10, y: 20, w, h };
+    const [all, bare] = [false, true].map((bare) => layOut(box, n, bare));
+    const { people, asking, model, alone, slow, fast } = all;
+    assert.deepEqual([people.length, asking.length, all.small], [n, n, w < 820]);
+    const scenes = [
+      [...asking, model],
+      [...people, alone],
+      [...people, slow, fast],
+    ];
+    if (w < 820) scenes.push([bare.slow, bare.fast], [bare.alone]);
+    for (const scene of scenes) {
+      for (const [i, one] of scene.entries()) {
+        const where = `${w} × ${h}, ${i} of ${scene.length}: ${JSON.stringify(one)}`;
+        assert.ok(one.w > 0 && one.h > 0, where);
+        assert.ok(one.x >= 10 - 1e-6 && right(one) <= 10 + w + 1e-6, where);
+        assert.ok(one.y >= 20 - 1e-6 && foot(one) <= 20 + h + 1e-6, where);
+        assert.ok(!scene.some((other) => other !== one && meet(one, other)), where);
+      }
+    }
+    const lanes = w < 820 ? [fast, bare.fast, bare.alone] : [];
+    for (const one of lanes) assert.ok(Math.abs(foot(one) - 20 - h) < 1e-6, "down to the foot");
+  }
+  const { people, asking, alone, slow, fast } = layOut({ x: 0, y: 0, w: 600, h: 400 }, 4, false);
+  // two columns of 26 pixels and 4 between; 10 below them begin the lanes
+  assert.deepEqual(people[3], { x: 304, y: 30, w: 296, h: 26 });
+  assert.deepEqual(alone, { x: 0, y: 66, w: 600, h: 250 });
+  assert.deepEqual([slow.h, fast.y], [163, 237]);
+  // a model of 88 pixels and 16 above it leave two rows of questions 148 each, of which 58 are used
+  assert.deepEqual(asking[3], { x: 300, y: 148, w: 292, h: 58 });
+  const phone = layOut({ x: 0, y: 0, w: 360, h: 640 }, 4, true);
+  assert.deepEqual(phone.fast, { x: 0, y: 324, w: 360, h: 316 });
+  assert.equal(phone.people[1].y, 39);
 });
