@@ -62,6 +62,20 @@ function made({ header, bytes }, kernels = "kernels.wasm", memory = undefined) {
   return model;
 }
 
+test("a model takes the room of its numbers, and of a table of its positions", () => {
+  for (const [given, more] of [
+    [file(), 4 * 1024 * SIZES.head_size],
+    [file(true, false), 0],
+  ]) {
+    const { top, weights } = made(given);
+    const room = top - weights - given.bytes.length - more;
+    assert.ok(room >= 0 && room < 32, String(room));
+  }
+  const { header } = file();
+  const half = made({ header: { ...header, float16: true }, bytes: new Uint8Array(1024) });
+  assert.equal(half.placed - half.weights, 2048, "halves are widened");
+});
+
 const BLOCK = 4;
 const prompt = (length, first) =>
   Array.from({ length }, (_, n) => (n * n + 5 * n + first) % VOCABULARY);
