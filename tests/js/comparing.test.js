@@ -475,3 +475,69 @@ test("Compare begins with what its address names, or says what there is not", as
     "The comparisons could not be loaded: it is away.",
   ]);
 });
+
+test("statistics stay open or closed for the next visit, and are open on paper alone", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const [stored, heard] = [new Map(), {}];
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => stored.get(key) ?? null,
+    setItem: (key, text) => stored.set(key, text),
+    removeItem: (key) => stored.delete(key),
+  });
+  window.addEventListener = (name, act) => (heard[name] = act);
+  const folded = () => {
+    const fold = Object.assign(new El("details"), { open: null });
+    const compare = of(Compare, { $: () => fold, _theme() {} });
+    compare._fold();
+    const set = (open) => {
+      fold.open = open;
+      fold.dispatchEvent(new Event("toggle"));
+    };
+    return { fold, set };
+  };
+  const { fold, set } = folded();
+  assert.equal(fold.open, false);
+  set(true);
+  assert.equal(folded().fold.open, true);
+  set(false);
+  assert.equal(folded().fold.open, false);
+  const last = folded();
+  for (const isOpen of [false, true]) {
+    last.set(isOpen);
+    heard.beforeprint();
+    assert.equal(last.fold.open, true);
+    last.set(last.fold.open); // a browser tells it of the change
+    heard.afterprint();
+    assert.equal(last.fold.open, isOpen);
+    last.set(last.fold.open);
+    t.mock.timers.tick(0);
+    assert.equal(folded().fold.open, isOpen, "paper changes nothing that is kept");
+  }
+  last.set(false);
+  assert.equal(folded().fold.open, false);
+});
+
+test("the comparison that is shown is marked in every list, and scrolled to", () => {
+  const chips = ["a", "b"].map((name, n) =>
+    Object.assign(new El(), { dataset: { name }, offsetLeft: 100 + 200 * n, offsetWidth: 150 }),
+  );
+  const list = Object.assign(new El("select"), { options: [{ value: "" }, { value: "b" }] });
+  const querySelectorAll = (what) => (what === "select.group" ? [list] : chips);
+  const strip = {
+    ...{ offsetLeft: 20, scrollLeft: 0, clientWidth: 260 },
+    querySelector: () => chips.find((chip) => chip.classes.has("on")) ?? null,
+  };
+  const chooser = of(Chooser, { root: { querySelectorAll }, strip, fit() {} });
+  const marked = (name, scrollLeft = 0) => {
+    strip.scrollLeft = scrollLeft;
+    chooser.mark(name);
+    const on = [...chips, list].map((el) => el.classes.has("on"));
+    return [on.join(), list.value, strip.scrollLeft];
+  };
+  assert.deepEqual(marked("a"), ["true,false,false", "", 0]);
+  assert.deepEqual(marked("b"), ["false,true,true", "b", 268], "it begins 280 pixels on");
+  assert.deepEqual(marked("b", 170), ["false,true,true", "b", 170], "it is in sight");
+  assert.deepEqual(marked("b", 169), ["false,true,true", "b", 268]);
+  assert.deepEqual(marked("a", 81), ["true,false,false", "", 68]);
+  assert.deepEqual(marked("c", 81), ["false,false,false", "", 81]);
+});

@@ -491,3 +491,33 @@ test("of a model that a link names the form says whether it can be had here", ()
   assert.equal(said("other", { any_model: true }, { open() {} }), unknown);
   assert.deepEqual(looked, ["other"]);
 });
+
+test("a text is copied, or shown where a browser does not let a page copy", async () => {
+  const { copyText } = await import("../../assets/player/parts/link.js");
+  const written = [];
+  let isAllowed = true;
+  const clipboard = {
+    writeText: async (text) => {
+      if (!isAllowed) throw new Error("NotAllowedError");
+      written.push(text);
+    },
+  };
+  Object.defineProperty(globalThis, "navigator", { value: { clipboard }, configurable: true });
+  const card = Object.assign(new El("dialog"), { showModal: () => written.push("shown") });
+  const createElement = (tag) =>
+    Object.assign(new El(tag), { select: () => written.push("selected") });
+  globalThis.document = documentOf({ createElement });
+  const copies = () =>
+    copyText(/** @type {any} */ ({ querySelector: () => card }), "Copy this link", "http://x", () =>
+      written.push("said"),
+    );
+  await copies();
+  assert.deepEqual(written.splice(0), ["http://x", "said"]);
+  isAllowed = false;
+  await copies();
+  assert.deepEqual(written, ["shown", "selected"]);
+  const field = card.querySelector("input");
+  const about = ["type", "readonly", "aria-label"].map((name) => field?.getAttribute(name));
+  assert.deepEqual(about, ["text", "", "Copy this link"]);
+  assert.equal(card.querySelector("h2")?.textContent, "Copy this link");
+});
