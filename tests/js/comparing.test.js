@@ -479,6 +479,7 @@ test("Compare begins with what its address names, or says what there is not", as
 test("statistics stay open or closed for the next visit, and are open on paper alone", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const [stored, heard] = [new Map(), {}];
+  let themes = 0;
   globalThis.localStorage = /** @type {any} */ ({
     getItem: (key) => stored.get(key) ?? null,
     setItem: (key, text) => stored.set(key, text),
@@ -487,7 +488,7 @@ test("statistics stay open or closed for the next visit, and are open on paper a
   window.addEventListener = (name, act) => (heard[name] = act);
   const folded = () => {
     const fold = Object.assign(new El("details"), { open: null });
-    const compare = of(Compare, { $: () => fold, _theme() {} });
+    const compare = of(Compare, { $: () => fold, _theme: () => (themes += 1) });
     compare._fold();
     const set = (open) => {
       fold.open = open;
@@ -502,10 +503,11 @@ test("statistics stay open or closed for the next visit, and are open on paper a
   set(false);
   assert.equal(folded().fold.open, false);
   const last = folded();
+  let printed = 0;
   for (const isOpen of [false, true]) {
     last.set(isOpen);
     heard.beforeprint();
-    assert.equal(last.fold.open, true);
+    assert.deepEqual([last.fold.open, themes], [true, (printed += 1)]);
     last.set(last.fold.open); // a browser tells it of the change
     heard.afterprint();
     assert.equal(last.fold.open, isOpen);
@@ -527,7 +529,8 @@ test("the comparison that is shown is marked in every list, and scrolled to", ()
     ...{ offsetLeft: 20, scrollLeft: 0, clientWidth: 260 },
     querySelector: () => chips.find((chip) => chip.classes.has("on")) ?? null,
   };
-  const chooser = of(Chooser, { root: { querySelectorAll }, strip, fit() {} });
+  const chooser = of(Chooser, { root: { querySelectorAll }, strip, fit: () => (fits += 1) });
+  let fits = 0;
   const marked = (name, scrollLeft = 0) => {
     strip.scrollLeft = scrollLeft;
     chooser.mark(name);
@@ -540,4 +543,5 @@ test("the comparison that is shown is marked in every list, and scrolled to", ()
   assert.deepEqual(marked("b", 169), ["false,true,true", "b", 268]);
   assert.deepEqual(marked("a", 81), ["true,false,false", "", 68]);
   assert.deepEqual(marked("c", 81), ["false,false,false", "", 81]);
+  assert.equal(fits, 6, "the one that is shown is among those that fit");
 });

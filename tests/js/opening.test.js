@@ -276,6 +276,11 @@ test("at every size what the opening shows together has its own place, and all o
   assert.deepEqual([slow.h, fast.y], [163, 237]);
   // a model of 88 pixels and 16 above it leave two rows of questions 148 each, of which 58 are used
   assert.deepEqual(asking[3], { x: 300, y: 148, w: 292, h: 58 });
+  const both = layOut({ x: 0, y: 0, w: 600, h: 300 }, 4, true);
+  assert.deepEqual(
+    [both.slow, both.fast],
+    [0, 305].map((x) => ({ x, y: 0, w: 295, h: 300 })),
+  );
   const phone = layOut({ x: 0, y: 0, w: 360, h: 640 }, 4, true);
   assert.deepEqual(phone.fast, { x: 0, y: 324, w: 360, h: 316 });
   assert.equal(phone.people[1].y, 39);

@@ -182,14 +182,20 @@ test("a marked term is explained below it, above it at the foot of the page, and
   const glossary = new Glossary(() => terms);
   const card = /** @type {any} */ (glossary.card);
   card.getBoundingClientRect = () => box(0, 0, 100, 40);
-  const root = { append() {}, getBoundingClientRect: () => box(50, 10, 400, 300) };
+  const placed = [];
+  const root = {
+    append: (el) => placed.push(el),
+    getBoundingClientRect: () => box(50, 10, 400, 300),
+  };
   const at = (place, isTerm = true) => {
     const marked = { dataset: { term: "block" }, getBoundingClientRect: () => place };
-    const closest = (what) => (what === ".inflight" ? root : isTerm ? marked : null);
+    const found = { ".inflight": root, ".term[data-term]": isTerm ? marked : null };
+    const closest = (what) => found[what] ?? null;
     glossary._look({ target: { closest } });
     return card.hidden || [card.style.left, card.style.top];
   };
   assert.deepEqual(at(box(100, 100, 30, 20)), ["50px", "116px"]);
+  assert.deepEqual(placed, [card]);
   assert.equal(card.textContent, "Block Some tokens' keys. In vLLM: block");
   assert.deepEqual(at(box(440, 100, 30, 20)), ["292px", "116px"], "the right edge");
   assert.deepEqual(at(box(0, 100, 30, 20)), ["-42px", "116px"], "the left one of the screen");

@@ -193,7 +193,14 @@ test("a press on a step chooses it, a drag or a press beside it holds the moment
   found = { ...step, step: null };
   assert.deepEqual(near(send("pointerdown", 1)), ["hold", "4.000000", 0], "in a gap");
   send("pointerup", 1);
-  area.closest = () => area; // on a rank's name
+  own.state.ranks.from = 0;
+  assert.deepEqual(
+    near(send("pointerdown", 1)),
+    ["hold", "1.000000", 0],
+    "of ranks that begin at 0",
+  );
+  send("pointerup", 1);
+  area.closest = (what) => (what === "h4" ? area : null); // a rank's name
   assert.deepEqual([...send("pointerdown", 2), ...send("pointerup", 2)], []);
   captured = false;
   found = step;

@@ -163,7 +163,8 @@ test("one job computes at a time, the others hear how many are ahead, and calls 
   );
   await Promise.all(asked);
   for (let n = 0; n < 99 && did.at(-1)[0] !== "destroy"; n += 1) await soon();
-  const heard = (of) => said.filter(({ id }) => id === of).map((message) => message.delta);
+  const heard = (of) =>
+    said.filter(({ id, kind }) => id === of && kind === "delta").map(({ delta }) => delta);
   const ahead = (n) => ({ progress: { ahead: n } });
   assert.deepEqual(heard(2), [delta, done]);
   assert.deepEqual(heard(3), [ahead(1), ahead(1), done]);
@@ -409,9 +410,11 @@ test("a sandbox is given its model, the interpreter as it was left, and every sc
 test("a sandbox's gate lets through so much, and what does not start or fails says so", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { frame } = framed();
-  const sandbox = new Sandbox(async () => ({}), "small");
+  let starts = 0;
+  const sandbox = new Sandbox(async () => ((starts += 1), {}), "small");
   t.after(() => sandbox.end());
-  sandbox.warm();
+  for (let n = 0; n < 2; n += 1) sandbox.warm();
+  assert.equal(starts, 1, "one waits");
   await soon();
   const [, source] = frame.srcdoc.match(/<script>(.*)<\/script>/s);
   const opened = () => {
