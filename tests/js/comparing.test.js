@@ -545,3 +545,59 @@ test("the comparison that is shown is marked in every list, and scrolled to", ()
   assert.deepEqual(marked("c", 81), ["false,false,false", "", 81]);
   assert.equal(fits, 6, "the one that is shown is among those that fit");
 });
+
+test("a race begins with the contenders that its document names, or with all if these are too few or it is live", () => {
+  const chosen = (race, source = "recorded", kind = "comparison") => {
+    const plans = [];
+    const idle = new Proxy({}, { get: () => () => {} });
+    const compare = of(Compare, {
+      ...{ root: new El(), $: finding(), empty() {}, bar: idle, equivalence: idle, chooser: idle },
+      ...{ _who() {}, _race() {}, _say() {}, _remember() {}, _showPlan: (doc) => plans.push(doc) },
+    });
+    compare.root.toggleAttribute = () => {};
+    const run = { header: { workload: { requests: [] } } };
+    const doc = {
+      kind,
+      names: ["a", "b", "c", "d"],
+      runs: { a: run, b: run, c: run },
+      race,
+      source,
+    };
+    compare.show(doc, null);
+    return compare.chosen ? [...compare.chosen].join("") : plans.length;
+  };
+  assert.deepEqual(
+    [["a", "c"], ["b", "d"], ["b"], []].map((race) => chosen(race)),
+    ["ac", "abc", "abc", "abc"],
+  );
+  assert.equal(chosen(["a", "c"], "live"), "abc");
+  assert.equal(chosen(["a", "c"], "recorded", "plan"), 1);
+});
+
+test("the layout follows the width, and is drawn anew when it changes; a projector has the whole one", () => {
+  const [page, drawn, root] = [{ clientWidth: 0 }, [], new El()];
+  const strips = [];
+  root.toggleAttribute = (name, on) => strips.push([name, on]);
+  const compare = of(Compare, {
+    ...{ root, $: () => page, layout: null, presenter: false, chooser: { fit() {} } },
+    ...{
+      race: { redraw: () => drawn.push("race") },
+      charts: { repaint: () => drawn.push("charts") },
+    },
+  });
+  const at = (width, presenter = false) => {
+    page.clientWidth = width;
+    compare.presenter = presenter;
+    compare._size();
+    return [root.dataset.layout, drawn.splice(0).join()];
+  };
+  assert.deepEqual(at(0), [undefined, ""], "it is not on screen");
+  assert.deepEqual(at(400), ["phone", "race,charts"]);
+  assert.deepEqual(at(410), ["phone", ""]);
+  assert.deepEqual(at(2000), ["desk", "race,charts"]);
+  assert.deepEqual(at(400, true), ["desk", ""]);
+  assert.deepEqual(
+    strips.map(([name, on]) => `${name} ${on}`),
+    ["data-strip true", "data-strip true", "data-strip false", "data-strip false"],
+  );
+});
