@@ -76,6 +76,21 @@ test("a model takes the room of its numbers, and of a table of its positions", (
   assert.equal(half.placed - half.weights, 2048, "halves are widened");
 });
 
+test("a pair of numbers turns by its frequency times the position, divided where positions are scaled", () => {
+  const turned = (factors) => {
+    const { header, bytes } = file();
+    const sizes = { ...header.sizes, ...factors };
+    const { f, table } = made({ header: { ...header, sizes }, bytes });
+    return [...f.subarray((table >> 2) + 2 * 8, (table >> 2) + 3 * 8)]; // at position 2
+  };
+  const near = (found, angles) => {
+    const wanted = [...angles.map(Math.cos), ...angles.map(Math.sin)];
+    found.forEach((x, n) => assert.ok(Math.abs(x - wanted[n]) < 1e-6, `${n}: ${x}`));
+  };
+  near(turned({}), [2, 0.2, 0.02, 0.002]);
+  near(turned({ rope_factors: [1, 2, 4, 8] }), [2, 0.1, 0.005, 0.00025]);
+});
+
 const BLOCK = 4;
 const prompt = (length, first) =>
   Array.from({ length }, (_, n) => (n * n + 5 * n + first) % VOCABULARY);
