@@ -601,3 +601,63 @@ test("the layout follows the width, and is drawn anew when it changes; a project
     ["data-strip true", "data-strip true", "data-strip false", "data-strip false"],
   );
 });
+
+test("a press on a chart chooses what it stands for; a chart that cannot be drawn says so and is tried again", async () => {
+  const [picked, heard, listens] = [[], {}, { on: (name, act) => (heard[name] = act) }];
+  let isBroken = false;
+  const Plotly = {
+    newPlot: async () => {
+      if (isBroken) throw new Error("no WebGL");
+    },
+  };
+  const charts = of(Charts, {
+    _plotly: Promise.resolve({ Plotly }),
+    options: {
+      ...{ palette: () => ({ hues: Array(8).fill({ solid: "#000000" }), panel: "#ffffff" }) },
+      ...{ phone: () => false, picked: (n) => picked.push(n) },
+    },
+  });
+  const panel = () => ({
+    ...{ data: { figure: { data: [], layout: {} } }, el: { isConnected: true } },
+    plot: Object.assign(new El(), listens, { className: "waiting" }),
+  });
+  const drawn = panel();
+  await charts._draw(drawn);
+  await charts._draw(drawn); // it is
+  assert.deepEqual([drawn.drawn, drawn.plot.classes.has("waiting")], [true, false]);
+  for (const customdata of [3, undefined, "3"]) heard.plotly_click({ points: [{ customdata }] });
+  assert.deepEqual(picked, [3]);
+  isBroken = true;
+  const failed = panel();
+  await charts._draw(failed);
+  assert.equal(failed.plot.textContent, "The chart could not be drawn (no WebGL).");
+  assert.deepEqual([failed.drawn, charts._plotly], [false, null]);
+});
+
+test("a figure is saved as a picture of its own size, as sharp as paper needs it", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  /** @type {any} */ let saved;
+  URL.createObjectURL = (blob) => ((saved = blob), "blob:");
+  const asked = [];
+  const Plotly = { toImage: async (...given) => asked.push(given) && "data:image/png;base64,AQID" };
+  const said = [];
+  const options = { toast: (sentence) => said.push(sentence) };
+  const charts = of(Charts, { of: "six", _plotly: Promise.resolve({ Plotly }), options });
+  const figure = { data: [1], layout: { title: "x", width: 5 } };
+  await charts._save({ name: "a_b", figure }, "png");
+  assert.deepEqual(
+    [...new Uint8Array(await saved.arrayBuffer()), saved.type],
+    [1, 2, 3, "image/png"],
+  );
+  const [[{ data, layout }, how]] = asked;
+  const { width, height } = layout;
+  assert.deepEqual(
+    [data, layout.title, how],
+    [[1], "x", { format: "png", width, height, scale: 2 }],
+  );
+  assert.ok(width > height && height >= 400);
+  charts._plotly = Promise.reject(new Error("it is away"));
+  await charts._save({ name: "a_b", figure }, "png");
+  assert.deepEqual(said, ["The figure could not be saved: it is away."]);
+  assert.equal(charts._plotly, null, "it is fetched again");
+});

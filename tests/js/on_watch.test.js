@@ -600,3 +600,56 @@ test("the run that goes on is taken back on screen at its newest step, unless it
   assert.deepEqual(await cancel({ going: true, id: null }), ["aborted"]);
   assert.deepEqual(await cancel({ going: false, id: "job" }), []);
 });
+
+test("the menu has what no button of the bar does: on a desk little, on a phone all", () => {
+  const listed = (layout, given = {}, state = {}, runs = { hidden: true }) => {
+    const app = {
+      ...{
+        layout,
+        store: { state },
+        engines: null,
+        run: null,
+        opening: {},
+        clock: false,
+        entry: null,
+      },
+      ...{
+        options: { tabs: [] },
+        address: {},
+        detail: { simple: true },
+        palette: {},
+        tables: {},
+        speech: {},
+      },
+      $: (name) => (name === ".runs-button" ? runs : { hidden: true }),
+      ...given,
+    };
+    const { tight = 0 } = given;
+    const items = of(Bar, { app, tight })._more();
+    return items.map((one) => (one === "-" ? "-" : one.text)).join(", ");
+  };
+  assert.equal(listed("desk"), "Presenter, Dark, Tables, Keys");
+  const other = { palette: { dark: true }, tables: { on: true } };
+  assert.equal(listed("desk", other), "Presenter, Light, Pictures, Keys");
+  assert.equal(listed("desk", { tight: 3, detail: {} }).split(", ").at(-5), "Simple");
+  assert.match(
+    listed("desk", { tight: 2 }),
+    /^Copy link, -, .*Axis: steps, Next event, Previous event, Presenter/,
+  );
+  const phone = listed("phone", { clock: true });
+  assert.match(phone, /^Copy link, -, .*-, Axis: measured time, .*, Full, Dark, Tables, Keys$/);
+  const run = { delays: {}, header: {}, length: 1 };
+  const engines = { engines: { can: () => false }, run };
+  const all = listed("phone", { ...engines, opening: { offer: {} } });
+  const begins = "Play the opening, Edit requests, What if …, What was slow?, Copy link, -, ";
+  assert.ok(all.startsWith(begins) && all.endsWith("Keys, About this run"), all);
+  assert.ok(!listed("phone", { ...engines, entry: { written: "a" } }).includes("What if"));
+  assert.match(listed("desk", {}, {}, { hidden: false, offsetWidth: 0 }), /^All runs, /);
+  assert.doesNotMatch(listed("desk", {}, {}, { hidden: false, offsetWidth: 9 }), /All runs/);
+  const speaks = { en: "English", de: "Deutsch" };
+  const options = { tabs: [{ name: "learn", speaks }], docs: "docs/" };
+  assert.equal(
+    listed("desk", { options, speech: { name: "en" } }),
+    "Presenter, Dark, Tables, Keys, Glossary, Questions people ask, Deutsch, Documents",
+  );
+});
