@@ -618,3 +618,48 @@ test("a run of the form says how it goes, and is kept and addressed only if it i
   const busy = { running: true, toast: (words) => assert.match(words, /already in progress/) };
   assert.equal(await of(Editor, { app: busy })._running({}, "", () => {}), false);
 });
+
+test("while a leak is run it says how far that is; without a kept run it says why", async () => {
+  const { Leak } = await import("../../assets/player/watch/leak.js");
+  const asked = [];
+  const after = async (answer, { spec = {}, steps = [], ...more } = {}) => {
+    const [told, toasts] = [[], []];
+    const leak = of(Leak, {
+      _tell: (words) => told.push(words),
+      app: {
+        ...{ pair: {}, run: { header: {} }, entry: null, visit: { visitor: "me" }, ...more },
+        ...{ toast: (sentence) => toasts.push(sentence), fetch: () => new Promise(() => {}) },
+        editor: { specOnScreen: async () => spec },
+        engines: {
+          async ask(...given) {
+            asked.push(given.slice(0, 3));
+            for (const step of steps) given[3](step);
+            return answer;
+          },
+        },
+      },
+    });
+    await leak.toggle();
+    return [told, toasts];
+  };
+  const steps = [
+    { step: null, loading: {} },
+    { step: null, ahead: 2 },
+    { step: null },
+    { step: 7 },
+  ];
+  const words = ["loading the model", "2 ahead", "starting", "step 7"];
+  assert.deepEqual(await after({}, { spec: { a: 1 }, steps }), [
+    ["starting", ...words, ""],
+    ["the server kept nothing"],
+  ]);
+  assert.deepEqual(asked.splice(0), [["leak", { a: 1 }, "me"]]);
+  assert.deepEqual((await after({ unkept: "It is full." }))[1], ["It is full."]);
+  asked.length = 0;
+  assert.deepEqual(await after({}, { spec: null }), [["starting", ""], []]);
+  const flips = [];
+  const pair = { leaks: true, other: {}, flip: () => flips.push("flipped") };
+  assert.deepEqual(await after({}, { pair }), [[], []]);
+  assert.deepEqual(await after({}, { run: { header: { leak: true } } }), [[], []], "it leaks");
+  assert.deepEqual([flips, asked], [["flipped"], []]);
+});

@@ -189,6 +189,32 @@ test("until its runs are here the opening says what it is about; then its plot s
   assert.deepEqual(said({}), [false, ""]);
 });
 
+test("the opening plays by itself on a first visit to the plain page, or where the address asks for it", () => {
+  const stored = new Set();
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => (stored.has(key) ? "1" : null),
+  });
+  const isDue = (hash = "", { search = "", offer = {}, options = {}, seen = [] } = {}) => {
+    Object.assign(globalThis, { location: { hash, search } });
+    stored.clear();
+    for (const key of seen) stored.add(key);
+    return Object.assign(Object.create(Opening.prototype), { offer, app: { options } }).isDue;
+  };
+  assert.equal(isDue(), true);
+  assert.equal(isDue("#lang=de&theme=dark"), true);
+  const keys = ["inflight-opening", "inflight-seen"];
+  for (const key of keys) {
+    assert.equal(isDue("", { seen: [key] }), false);
+    assert.equal(isDue("#opening", { seen: [key] }), true);
+  }
+  assert.equal(isDue("#run=kv-pressure"), false);
+  assert.equal(isDue("#opening&run=kv-pressure"), false);
+  assert.equal(isDue("#part=learn"), false);
+  assert.equal(isDue("#opening", { search: "?trace=a.jsonl" }), false);
+  assert.equal(isDue("#opening", { offer: null }), false);
+  assert.equal(isDue("#opening", { options: { model: "m" } }), false);
+});
+
 test("the opening begins where its address says, and keys obey whoever came by such an address", async () => {
   const begun = async (hash) => {
     Object.assign(globalThis, { location: { hash, search: "" } });
