@@ -129,7 +129,7 @@ for (const [name, given] of Object.entries(MODELS))
     let from = 0;
     for (const size of sizes) {
       const isLast = from + size === tokens.length;
-      const mine = part(tokens.slice(from, from + size), from, 2, {
+      const mine = part(tokens.slice(from, from + size), from, 0, {
         samples: isLast,
         pads: size % 5,
       });
@@ -167,6 +167,9 @@ test("attention weights are those of a text alone, sum to one, and leave a run's
     return pass(model, mine, [part(next, 9, 1)]);
   };
   assert.deepEqual(goes(true), goes(false));
+  const { top } = model;
+  for (let n = 0; n < 9; n += 1) model.attention(Int32Array.from(tokens), 0, n % 4);
+  assert.ok(model.top <= top + 65536, "each text takes the place of the one before");
 });
 
 test("several threads compute what one computes", async () => {
