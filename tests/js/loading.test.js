@@ -77,18 +77,19 @@ test("a file that was fetched is kept, and is not fetched again", async () => {
 });
 
 test("of a download that breaks off the pieces are kept, if they are as its host sends them", async () => {
-  const keptOf = async (bytes) => {
+  const keptOf = async (bytes, readsOn = true) => {
     const cache = cacheOf();
     globalThis.fetch = async () => new Response(bytes);
     const download = new Download("http://page.test/m.gz", 9e6, cache);
     await download.begin();
-    while (await download.next());
+    while ((await download.next()) && readsOn);
     await download.failed();
     return [...cache.all.keys()];
   };
   const packed = large.subarray(0, 5e6);
   assert.deepEqual(await keptOf(packed), ["http://page.test/m.gz?from=0"]);
   assert.deepEqual(await keptOf(new Uint8Array(5e6)), [], "its host has unpacked it");
+  assert.deepEqual(await keptOf(packed, false), [], "it is what came that is of no use");
 });
 
 test("a start that cannot read its manifest leaves what this browser keeps", async () => {
@@ -134,7 +135,9 @@ test("what is no file of the engine is refused, in a sentence that says what to 
     globalThis.fetch = /** @type {any} */ (
       async (url) => (url.endsWith(name) ? answer() : new Response(JSON.stringify(manifest)))
     );
-    const files = new Files("http://page.test/engine/");
+    const files = new Files("http://page.test/engine/", ({ done, total }) =>
+      assert.ok(done >= 0 && done <= total),
+    );
     const found = files.get(["python.zip"]);
     return found.then(
       (all) => all.get("python.zip").byteLength,
@@ -146,7 +149,7 @@ test("what is no file of the engine is refused, in a sentence that says what to 
     throw new TypeError("Failed to fetch");
   };
   assert.equal(await said(() => new Response(small)), 3000);
-  assert.equal(await said(() => new Response(new Uint8Array(3000))), 3000, "its host unpacked it");
+  assert.equal(await said(() => new Response(new Uint8Array(9000))), 9000, "its host unpacked it");
   assert.deepEqual(await said(status(404)), [gone, false]);
   assert.deepEqual(await said(status(503)), [unreached, false]);
   assert.deepEqual(await said(away), [unreached, false]);

@@ -135,10 +135,12 @@ test("a model that there is not is refused, and after a failure the engine's fil
   asked.length = 0;
   assert.equal((await ask({ do: "load" })).kind, "ready");
   assert.deepEqual(asked.toSorted(), [...ENGINE, "elsewhere"].toSorted());
-  const gone = await tab({ sent: { "manifest.json": SENT["manifest.json"] } });
+  const before = [...cache.all.keys()];
+  const gone = await tab({ cache, sent: { "manifest.json": SENT["manifest.json"] } });
   const sentence =
     "The engine's files have changed since this page was opened: load the page again.";
-  assert.deepEqual(await gone.ask({ do: "load" }), refused(sentence));
+  assert.deepEqual(await gone.ask({ do: "load", model: "small" }), refused(sentence));
+  assert.ok(before.length > 4 && before.every((url) => cache.all.has(url)), "what is here stays");
   assert.equal(errors.mock.callCount(), 1, "a refusal is no error");
 });
 
