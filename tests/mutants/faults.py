@@ -10839,4 +10839,18 @@ FAULTS = (
         "            continue\n",
         ("core/test_cli.py::test_a_long_run_is_said_to_be_whole_cut_short_or_broken_off",),
     ),
+    Fault(
+        "a refusal in a tab deletes all that the browser keeps",
+        "assets/engine/worker.js",
+        "if (!(error instanceof Refused)) await files.forget(true);",
+        "await files.forget(true);",
+        ("js/tab_worker.test.js",),
+    ),
+    Fault(
+        "a pad writes into the first block of the pool",
+        "assets/engine/model.js",
+        "laid.slots.push(-1);",
+        "laid.slots.push(0);",
+        ("js/model.test.js",),
+    ),
 )
