@@ -24,8 +24,8 @@ from core.workload.chat import chat_ids, chat_text, has_template
 from core.workload.request import Message, Request, SamplingParams
 
 _IN_NICKNAMES = frozenset(" -_.'")
-_BOT = re.compile(r"bot[\dl]*")  # without spaces and marks
-_LIKE = str.maketrans("0оοօߋвβᏴтτ", "ooooobbbtt")  # letters of other scripts, and 0
+_BOT = re.compile(r"b[o0]t[\dl]*")  # without spaces and marks
+_LIKE = str.maketrans("оοօߋвβᏴтτ", "oooobbbtt")  # letters of other scripts
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )  # invisible letters and marks
