@@ -209,6 +209,24 @@ test("a sandbox that was ended while it started is not what the next job waits f
   assert.equal(sandbox.waiting, undefined);
 });
 
+test("a sandbox that was ended while its files were on their way puts no frame into the page", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const framesOf = async (ends) => {
+    const [files, body] = [later(), new El()];
+    globalThis.document = documentOf({ body });
+    const sandbox = new Sandbox(() => files.promise, "small");
+    sandbox.warm();
+    if (ends) sandbox.end();
+    files.done({});
+    await soon();
+    const { length } = body.querySelectorAll("iframe");
+    sandbox.end();
+    return [length, body.querySelectorAll("iframe").length];
+  };
+  assert.deepEqual(await framesOf(true), [0, 0]);
+  assert.deepEqual(await framesOf(false), [1, 0]);
+});
+
 /** A job of a sandbox whose frame only hears: `say` is what its worker says. */
 async function trial(/** @type {any} */ t) {
   const frame = Object.assign(new El("iframe"), { remove() {} });

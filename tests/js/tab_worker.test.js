@@ -195,8 +195,14 @@ test("a stranger's code runs in the sandbox alone, in which each step has its ti
   const clock = t.mock.method(performance, "now", () => now);
   let now = 10_000;
   const begin = { do: "begin", kind: "policy", spec: {}, limit: 3000 };
-  const page = await tab({ jobs: [[[{ done: true }]]] });
+  const long = () => {
+    now += 10 ** 6;
+    return [{ done: true, interrupts: page.interrupt() }];
+  };
+  const page = await tab({ jobs: [[long]] });
   await page.ask({ do: "load" });
+  const { delta } = await page.ask({ do: "begin", kind: "run", spec: {} });
+  assert.equal(delta.interrupts, 0, "a run of the page may take its time");
   assert.deepEqual(
     await page.ask(begin),
     refused("A visitor's code runs in the sandbox alone.", true),
