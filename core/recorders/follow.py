@@ -25,9 +25,8 @@ from core.recorders.growing import (
     is_written,
     newest,
     part_of,
-    recording_named,
 )
-from core.recorders.raw import MissingSteps, Recording, lost, take
+from core.recorders.raw import MissingSteps, Recording, lost, recording_named, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import DAMAGE, Contradiction, EventSequence, Lost
 from core.recorders.texts import model_folder

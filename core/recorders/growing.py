@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.raw import MAX_LINE_BYTES, Recording, header_in
+from core.recorders.raw import MAX_LINE_BYTES, Recording, header_in, recording_named
 
 # seconds without a change after which a recording counts as abandoned; a recorder touches its file
 # every ten seconds
@@ -54,11 +54,6 @@ def header_of(path: Path) -> RawHeader | None:
     if not first.endswith(b"\n") and len(first) < MAX_LINE_BYTES and begins:
         return None
     return header_in(first.decode("utf-8", "replace"), path.name)
-
-
-def recording_named(header: RawHeader) -> RawHeader:
-    """What identifies a recording: its header without the facts that differ between its parts."""
-    return {fact: value for fact, value in header.items() if fact not in ("part", "line")}
 
 
 def engine_of(header: RawHeader) -> str:

@@ -247,12 +247,13 @@ def check_header(header: dict[str, Any], name: str) -> None:
         raise InvalidTrace(f"{name} does not say which rank it is of.")
 
 
+def recording_named(header: dict[str, Any]) -> dict[str, Any]:
+    """What identifies a recording: its header without the facts that differ between its parts."""
+    return {fact: value for fact, value in header.items() if fact not in ("part", "line")}
+
+
 def _join(known: Recording, more: Recording) -> None:
-    one, other = (
-        {fact: said for fact, said in part.header.items() if fact not in ("part", "line")}
-        for part in (known, more)
-    )
-    if one != other:
+    if recording_named(known.header) != recording_named(more.header):
         raise InvalidTrace(
             f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a"
             " time."

@@ -141,9 +141,10 @@ test("where and when a comparison was measured is said, with whatever is to be k
   assert.equal(where, "Measured on a CPU. Two threads. One round was repeated.");
   assert.match(source, /^Recorded · .*2026.* · gpt2 · CPU$/);
   assert.deepEqual(rest, ["O.", "V.", "M."]);
-  const [bare, here] = said({ source: "measured" });
+  const [bare, here] = said({ source: "live" });
   assert.equal(bare, "Measured on a CPU.");
   assert.match(here, /^Measured here · /);
+  assert.match(said({ source: "uploaded" })[1], /^From a file · /);
 });
 
 test("a group of comparisons is a list, each with what it shows, and the chosen one opens", () => {
