@@ -268,6 +268,7 @@ def test_an_answers_text_goes_on_from_its_prompt() -> None:
     run.meet("r0", [5], 2)
     texts = run.delta(trace.events)["texts"]
     assert (texts["prompt"], texts["output"]) == ({"r0": ["t5"]}, {"r0": [" t7", " t7"]})
+    assert not run._deltas._detokenizers  # it has ended
 
 
 def test_a_beginning_has_the_lanes_that_each_held_so_far() -> None:
