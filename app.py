@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         "--model",
         default="",
         metavar="NAME",
-        help="open the page with this model: built in, a local folder or a hub id",
+        help="open the page with this model: built in, a folder, GGUF file or hub id",
     )
     parser.add_argument(
         "--live-model",

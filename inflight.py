@@ -44,7 +44,8 @@ Keep it:
 
     trace.save("run.jsonl")
     Trace.load("run.jsonl")   checks checksums, shape and rules
-    check("run.jsonl")        takes every decision in it again, and decodes its texts
+    check("run.jsonl")        takes every decision in it again, and decodes its texts; it says what
+                              was proved, and what is taken on trust
     import_recording(file)    the trace of what a recorder wrote in vLLM or transformers
 
 `dir(inflight)` lists all there is, and `help(inflight.Trace)` prints what one of it can do. Every

@@ -1,7 +1,5 @@
 """Python's garbage collector, switched off while loops run that create no cycles."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,10 +1,8 @@
 """All refusals of the engine: one exception type, one sentence, before any state changes."""
 
-from __future__ import annotations
-
 import re
 import reprlib
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -66,11 +64,11 @@ class InvalidRequest(InflightError, ValueError):
         super().__init__(message if request is None else f"Request {request}: {message}")
         self.message, self.request, self.param = message, request, param
 
-    def called(self, name: str) -> InvalidRequest:
+    def called(self, name: str) -> Self:
         """The same error with another name for the request."""
         return type(self)(self.message, name, param=self.param)
 
-    def alone(self) -> InvalidRequest:
+    def alone(self) -> Self:
         """The same error without the request's name, for a client that sent only one."""
         return type(self)(self.message[:1].upper() + self.message[1:], param=self.param)
 
@@ -101,7 +99,7 @@ class InvalidTrace(InflightError, ValueError):
         super().__init__(f"{where}: {message}" if where else message)
         self.message, self.line, self.file = message, line, file
 
-    def in_file(self, name: str) -> InvalidTrace:
+    def in_file(self, name: str) -> Self:
         """The same error with the name of the file."""
         return self if self.file else type(self)(self.message, self.line, name)
 

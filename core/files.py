@@ -2,8 +2,6 @@
 that every parser reads alike.
 """
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

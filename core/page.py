@@ -2,8 +2,6 @@
 `animate`, as `visualizer` does when it is imported.
 """
 
-from __future__ import annotations
-
 import html
 import os
 from collections.abc import Callable

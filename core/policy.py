@@ -24,8 +24,6 @@ Each answer must depend on its arguments alone, because `check` decides the same
 neither torch nor the scheduler. See docs/policies.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -336,7 +334,6 @@ class Priority(Policy):
     requeue: bool = True
 
     def order(self, request: RequestView) -> int:
-        """The priority itself."""
         return request.priority
 
     def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:

@@ -6,8 +6,6 @@ exist. Imports make a million objects that stay: a fifth of the time that import
 transformers takes goes into walks that find nothing, and later walks interrupt steps.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import gc

@@ -12,21 +12,18 @@ from core import page
 
 
 def draw(what: Any, in_cell: bool, place: dict[str, Any]) -> str:
-    """See `core.page.draw`."""
     from visualizer.page.one_file import html_of
 
     return html_of(what, in_cell, place)
 
 
 def plot(what: Any, view: str, step: int | None) -> Any:
-    """See `core.page.plot`."""
     from visualizer.charts.plots import plotted
 
     return plotted(what, view, step)
 
 
 def animate(trace: Any, path: Path, steps: slice, seconds: float) -> None:
-    """See `core.page.animate`."""
     from visualizer.charts.animation import animated
 
     animated(trace, path, steps, seconds)

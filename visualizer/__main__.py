@@ -1,7 +1,5 @@
 """`python -m inflight …`, or `inflight …`: the engine's commands, and those of the page."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal

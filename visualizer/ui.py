@@ -5,8 +5,6 @@ of the server are separate (`visualizer.server.routes`). Moving through a run in
 the player fetches a replay and calls the server only to run, open or export.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -3,9 +3,7 @@
 
 const PIECE = 2 ** 22; // bytes of a cached piece
 
-/**
- * A response for the cache, with its length in a header. @param {Json} body @param {number} size
- */
+/** A response for the cache; a header has its length. @param {Json} body @param {number} size */
 export const stored = (body, size, type = "application/octet-stream") =>
   new Response(body, { headers: { "Content-Type": type, "Content-Length": String(size) } });
 

@@ -117,10 +117,7 @@ export class Model {
     return this.#crew?.threads ?? 1;
   }
 
-  /**
-   * Add a thread. start: called with what it is told, see crew.js.
-   * @param {(told: object) => void} start
-   */
+  /** Add a thread. start: see crew.js. @param {(told: object) => void} start */
   enlist(start) {
     const stack = this.#take(STACK / 4) + STACK;
     this.base = this.behind = this.top;
@@ -137,10 +134,7 @@ export class Model {
     else this.#ops[name](0, 1, ...given);
   }
 
-  /**
-   * Store the next numbers of the file: float16 as float32, others as they are.
-   * @param {Uint8Array} bytes
-   */
+  /** Store the file's next numbers; float16 becomes float32. @param {Uint8Array} bytes */
   place(bytes) {
     if (this.float16) {
       const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2),
@@ -242,10 +236,7 @@ export class Model {
     this.#room = { rows: 0, keys: 0, samples: 0 };
   }
 
-  /**
-   * Room for the activations of a pass. @param {number} rows @param {number} keys
-   * @param {number} samples
-   */
+  /** Room for activations. @param {number} rows @param {number} keys @param {number} samples */
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
@@ -361,10 +352,7 @@ export class Model {
     });
   }
 
-  /**
-   * Compute a layer's queries, and its keys and values into the pool. @param {Laid} laid
-   * @param {number} l
-   */
+  /** A layer's queries; keys and values go to the pool. @param {Laid} laid @param {number} l */
   #project(laid, l) {
     const { heads, kv_heads, head_size: d, epsilon, no_rope_interval = 0 } = this.sizes,
       { x, h, places, slots } = this.#at,

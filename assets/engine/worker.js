@@ -60,9 +60,7 @@ function limited(/** @type {number} */ ms) {
   deadline = performance.now() + ms;
 }
 
-/**
- * In a sandbox, known by its opaque origin, each step has its own time, and the page is notified.
- */
+/** In a sandbox, known by its opaque origin, each step has its own time, and the page is told. */
 const stepped =
   self.origin === "null"
     ? () => {
@@ -334,15 +332,12 @@ async function run(/** @type {Json} */ { id, kind, spec, limit }) {
   }
 }
 
-/** Tell waiting jobs how many are ahead of them. */
 function queue() {
   for (const [ahead, id] of [...jobs.keys()].entries())
     if (ahead) say({ kind: "delta", id, delta: { progress: { ahead } } });
 }
 
-/**
- * Take a turn of a job. Code that catches all other interrupts is ended by the last, caught here.
- */
+/** Take a turn of a job. Code that catches other interrupts is ended by the last, caught here. */
 function taken(/** @type {Json} */ job) {
   try {
     return job.turn(TURN / 1000);

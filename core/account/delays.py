@@ -11,8 +11,6 @@ comparison, see `TIME_SHARES`. `delays` also finds the longest gaps between toke
 waits, and what in the record explains them. Reads only the events.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -532,7 +530,6 @@ class _RequestClock:
         )
 
     def _between(self, first: int, last: int) -> list[StepEvent]:
-        """The events of these steps."""
         low, high = (
             bisect(self._events, step, key=lambda e: e.step)
             for bisect, step in ((bisect_left, first), (bisect_right, last))

@@ -4,8 +4,6 @@
 the pass that produced it; a request arrives at the `t` of its `arrived` record.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -20,7 +18,7 @@ from core.trace.events import StepEvent
 from core.trace.trace import Trace, require_trace
 
 DEFINITIONS: dict[str, str] = {
-    "wall_s": "Wall time: seconds from the first arrival to the end of the last step.",
+    "wall_s": "Wall time: seconds from the first arrival or step to the end of the last step.",
     "steps": "Steps in which something ran; one without work is not counted.",
     "passes": "Forward passes of the model; some policies make several in a step.",
     "requests": "Requests that arrived.",

@@ -1,7 +1,5 @@
 """How long the passes of a run took, by their size, computed from the events alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -23,7 +21,6 @@ class PassTime(NamedTuple):
 
 
 def microseconds(seconds: float) -> int:
-    """A time in seconds as a whole number of microseconds."""
     return round(seconds * 1e6)
 
 
@@ -49,7 +46,6 @@ class PassSizes:
         self._like: dict[int, int | None] = {}
 
     def time_of(self, forward: Pass, j: int, event: StepEvent) -> PassTime:
-        """The times of pass j of an event."""
         phases = [s.phase for s in event.segments if s.pass_index == j]
         prompts = phases.count("prefill")
         decodes = len(phases) - prompts

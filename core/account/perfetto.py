@@ -4,8 +4,6 @@ lane, counters for budget and KV and, in a separate process, a track for the tim
 Times are microseconds since the run began.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.account.delays import NAMES, SHARE_NAMES, spans

@@ -1,7 +1,5 @@
 """The times of each request of a run, read from its events, and limits for them (SLOs)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, fields
 from types import NoneType

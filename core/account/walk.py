@@ -2,8 +2,6 @@
 run, and what they compute for each request.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple

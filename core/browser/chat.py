@@ -2,8 +2,6 @@
 between two messages depends only on their roles, and is found once by running the template.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise, product
 

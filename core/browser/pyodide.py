@@ -2,8 +2,6 @@
 They are taken from where npm or the page's owner has put them, or fetched once and checked.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

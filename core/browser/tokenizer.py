@@ -5,8 +5,6 @@ Two kinds are supported: byte-level BPE, if the patterns that split words depend
 of characters, and one token per character.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -31,16 +31,11 @@ Rows = Iterator["array[int]"]
 
 
 def pack_weights(folder: Path) -> bytes:
-    """The packed file of a GPT-2 or Llama in float16; raises UnsupportedModel for others."""
+    """The packed file of a built-in model: a GPT-2 or Llama in float16 with tied embeddings."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     reader = _Safetensors(folder / "model.safetensors")
     packed = _Packed()
-    lay_out = {"gpt2": _gpt2, "llama": _llama}.get(config["model_type"])
-    if lay_out is None:
-        raise UnsupportedModel(
-            f"A browser computes models of the types gpt2 and llama, not {config['model_type']}."
-        )
-    sizes = lay_out(config, reader, packed)
+    sizes = {"gpt2": _gpt2, "llama": _llama}[config["model_type"]](config, reader, packed)
     header = {
         "model": model_facts(
             folder.name, config, sizes, reader.parameters, _end_tokens(folder, config)
@@ -131,7 +126,6 @@ def panels(rows: Sequence[bytes], widths: Sequence[int]) -> bytearray:
 
 
 def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
-    """Header and numbers as one file."""
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 4)
     return struct.pack("<I", len(text)) + text + numbers
@@ -158,10 +152,6 @@ class _Safetensors:
     def __call__(self, name: str) -> tuple[array[int], list[int]]:
         """The numbers of a tensor, as the bits of float16, and its shape."""
         about = self._about[name]
-        if about["dtype"] != "F16":
-            raise UnsupportedModel(
-                f"A browser computes weights in float16, and {name} is {about['dtype']}."
-            )
         start, end = about["data_offsets"]
         numbers = array("H", self._data[self._begin + start : self._begin + end])
         self.parameters += len(numbers)
@@ -203,16 +193,6 @@ class _Packed:
 
 
 def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
-    if (
-        not config["tie_word_embeddings"]
-        or config["attention_bias"]
-        or config["mlp_bias"]
-        or config["hidden_act"] != "silu"
-    ):
-        raise UnsupportedModel(
-            "A browser computes Llama models with tied embeddings, without biases, and with SiLU."
-        )
-
     def rows(*names: str) -> list[Rows]:
         return [read.rows(f"{name}_proj.weight") for name in names]
 
@@ -231,11 +211,6 @@ def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[
 
 
 def _gpt2(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
-    if not config["tie_word_embeddings"] or config["activation_function"] != "gelu_new":
-        raise UnsupportedModel(
-            "A browser computes GPT-2 models with tied embeddings, and with its own GELU."
-        )
-
     def vector(name: str, of: str) -> None:
         packed.vector(name, read(of + ".weight")[0])
         packed.vector(name + ".bias", read(of + ".bias")[0])

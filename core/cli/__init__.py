@@ -5,8 +5,6 @@ A command is a function in a module of this package, imported when it is used, s
 not wait for torch. A refusal is one sentence on stderr and exit code 2.
 """
 
-from __future__ import annotations
-
 import ast
 import errno
 import os

@@ -1,7 +1,5 @@
 """`collect`: takes the recordings that engines send, and writes them into a folder."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -1,7 +1,5 @@
 """`compare`: times the same requests under two or more policies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

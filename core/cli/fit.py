@@ -1,7 +1,5 @@
 """`fit`: the cost of a forward pass, from a recorded run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

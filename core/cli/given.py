@@ -2,8 +2,6 @@
 option without effect. It knows no particular command.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """`import`: another engine's recording as a trace."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`presets` and `models`: lists of presets and of models."""
 
-from __future__ import annotations
-
 import json as jsonlib
 import math
 from pathlib import Path

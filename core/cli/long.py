@@ -1,7 +1,5 @@
 """Runs of many requests, reduced to totals event by event, in constant memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -65,7 +63,6 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
 
 
 def print_totals(totals: Mapping[str, Any]) -> None:
-    """Print `RunTotals` as lines."""
     print_line(
         english(
             f"{totals['finished']:,} [request|requests], {totals['output_tokens']:,} [token|tokens]"

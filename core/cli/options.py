@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's"
+        "--model", "-m", help="Built in, folder, GGUF file or hub id.", show_default="the preset's"
     ),
 ]
 PresetName = Annotated[

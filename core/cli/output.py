@@ -1,7 +1,5 @@
 """Consoles, tables, numbers and progress: results go to stdout, everything else to stderr."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -12,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, Self, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -90,9 +88,7 @@ def unbroken(text: str) -> str:
 
 
 def saved(save: Callable[[Path], object], path: Path | None) -> list[InflightError]:
-    """Save to a path, if one was given. An error is returned, so that `finish` can raise it once
-    the rest is printed.
-    """
+    """Save to a path, if one was given. Returns an error, for `finish` to raise after the rest."""
     try:
         if path is not None:
             save(path)
@@ -188,7 +184,7 @@ class ProgressReporter:
         self._bar: Progress | None = None
         self._tenth, self._last = 0, clock()
 
-    def __enter__(self) -> ProgressReporter:
+    def __enter__(self) -> Self:
         on_terminal = self._console.is_terminal
         if self._total is None:
             self._waiting = threading.Timer(1 if on_terminal else 5, self._spin)

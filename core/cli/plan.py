@@ -1,7 +1,5 @@
 """`plan`: what a recorded run would have been under other settings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

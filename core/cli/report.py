@@ -1,7 +1,5 @@
 """A trace as tables: requests, totals, and steps; and a sentence on where it was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any

@@ -152,9 +152,7 @@ def _run_stream(
 def _run_to_end(
     engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None
 ) -> bool:
-    """Run a workload; returns whether it ended, and not by Ctrl-C. totals: collects the totals of a
-    run that is not kept.
-    """
+    """Run a workload; returns whether it came to its end. totals: of a run that is not kept."""
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = 0
     events = engine.stream(workload)

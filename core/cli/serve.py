@@ -1,7 +1,5 @@
 """`serve`: the engine behind HTTP, without the page."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets
@@ -31,7 +29,7 @@ def serve(
     model: Annotated[
         str,
         typer.Option(
-            "--model", "-m", help="Built-in model, local folder or hub id: the only one served."
+            "--model", "-m", help="The one model served: built in, folder, GGUF file or hub id."
         ),
     ] = DEFAULT_MODEL,
     policy: Annotated[str, typer.Option(help=POLICY)] = "continuous",

@@ -1,7 +1,5 @@
 """`show`: a recorded run, or one of its steps with the packed row and the mask."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

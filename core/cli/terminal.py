@@ -10,8 +10,6 @@ Long stretches of keys and queries are shortened to their ends (`…`, `⋮`), s
 size fits.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`watch`: follows an engine through the recording that it writes."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

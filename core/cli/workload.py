@@ -1,7 +1,5 @@
 """`workload`: a recorded trace of a real service as a workload file, scaled to a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any

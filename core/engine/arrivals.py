@@ -1,7 +1,5 @@
 """Requests that have been accepted but have not arrived yet, and how they reach a step loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any
@@ -38,7 +36,6 @@ class FutureRequests:
         return None
 
     def add(self, state: RequestState) -> None:
-        """Take in a request that has not arrived."""
         self._states[state.id] = state
         heappush(self._heap, (state.request.arrival, state.arrival_index, state))
 

@@ -2,8 +2,6 @@
 computes the passes; it has no model of its own.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import time
@@ -412,7 +410,6 @@ class EngineCore:
         return event
 
     def _event(self, step: Step) -> StepEvent:
-        """The event of a step."""
         runner, origin = self._runner(), self._loop.origin
         start, end = step.started, self.now
         ahead, own_clock = runner.asynchronous, runner.own_clock

@@ -1,7 +1,5 @@
 """Readers that turn tokens into text as they come: for stop strings, or for clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -46,7 +44,6 @@ class StopStrings:
             self._texts[request.id] = AnswerText(self._tokenizer, request.sampling.stop, prompt)
 
     def add(self, request: str, token_id: int) -> bool:
-        """See `Outputs`."""
         text = self._texts.get(request)
         if text is None:
             return False
@@ -54,9 +51,7 @@ class StopStrings:
         return text.is_stopped
 
     def end(self, request: str) -> None:
-        """See `Outputs`."""
         self._texts.pop(request, None)
 
     def clear(self) -> None:
-        """See `Outputs`."""
         self._texts.clear()

@@ -1,7 +1,5 @@
 """Checks of requests before they run: whether a request can run at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

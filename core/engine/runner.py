@@ -2,14 +2,12 @@
 the runner that computes its passes. No tensors appear here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from core.config import EngineConfig
 from core.scheduler.output import SchedulerOutput
@@ -92,7 +90,7 @@ class PassResult:
     sample: float
     bucket: int | None = None
 
-    def result(self) -> PassResult:
+    def result(self) -> Self:
         """The result itself: a pass that is computed at once is also `Launched`."""
         return self
 
@@ -214,5 +212,4 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer | None:
-    """The current observer of passes, if any."""
     return _observer.get()

@@ -1,7 +1,5 @@
 """One step from plan to record: the launched passes, their results, and the event."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -40,7 +38,6 @@ class Step:
 
     @property
     def latest(self) -> SchedulerOutput:
-        """The pass launched last."""
         return self.launched[-1][0]
 
     def not_before(self, time: float) -> None:

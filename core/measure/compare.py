@@ -108,7 +108,8 @@ class Comparison(OnPage):
     nearest to the median. medians: of each metric, by contender. differences: where an output
     differs from the first one, see `first_differences`. about: the settings of each contender.
     shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender,
-    medians. load: the machine's load average before the first run, None if unknown.
+    medians. load: the machine's load average before the first run, None if unknown. is_of_traces:
+    whether the runs were made before, each for itself and on any machine.
     """
 
     names: list[str]
@@ -120,6 +121,7 @@ class Comparison(OnPage):
     shown: dict[str, int] = field(default_factory=dict)
     apart: dict[str, dict[str, float]] = field(default_factory=dict)
     load: float | None = None
+    is_of_traces: bool = False
 
     def __repr__(self) -> str:
         medians = ", ".join(
@@ -419,14 +421,14 @@ QUIET = 0.3
 """The load per CPU, over the last minute, above which nothing is measured for publication."""
 
 
-def environment(header: Header) -> dict[str, Any]:
+def environment(header: Header, is_here: bool = True) -> dict[str, Any]:
     """The machine, from a trace's header and the system. The load average is the current one, so
-    call this before measuring. In a visitor's tab the CPUs and their load are unknown.
+    call this before measuring. In a visitor's tab the CPUs and their load are unknown, as they are
+    of a run that was not made here.
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
-    return machine(
-        header.device, header.device_name, header.threads, header.dtype, model, header.versions
-    )
+    of_run = (header.device, header.device_name, header.threads, header.dtype, model)
+    return machine(*of_run, header.versions, is_here)
 
 
 def machine(
@@ -436,15 +438,16 @@ def machine(
     dtype: str,
     model: Mapping[str, Any],
     versions: Mapping[str, str | None],
+    is_here: bool = True,
 ) -> dict[str, Any]:
     """The same as `environment`, for a run without a trace."""
-    in_browser = "pyodide" in versions  # which tells neither the CPU nor its load
+    is_known = is_here and "pyodide" not in versions  # a browser tells neither the CPU nor its load
     return {
         "device": device,
-        "hardware": _cpu_name() if device == "cpu" and not in_browser else device_name,
-        "cpus": None if in_browser else os.cpu_count(),
+        "hardware": _cpu_name() if device == "cpu" and is_known else device_name,
+        "cpus": os.cpu_count() if is_known else None,
         "threads": threads,
-        "load_average": None if in_browser else load_average(),
+        "load_average": load_average() if is_known else None,
         "dtype": dtype,
         "model": dict(model),
         "versions": dict(versions),

@@ -4,13 +4,11 @@ KV that it reads.
 It drives the runner of an engine's executor with made-up requests, without a scheduler.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from core.config import EngineConfig
 from core.engine.runner import Executor, Runner
@@ -35,7 +33,6 @@ class StepCost:
 
     @property
     def median(self) -> float:
-        """The median seconds of a step."""
         return statistics.median(self.step_s)
 
     def to_json(self) -> dict[str, Any]:
@@ -50,7 +47,7 @@ class StepCost:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> StepCost:
+    def from_json(cls, data: dict[str, Any]) -> Self:
         """Inverse of `to_json`; raises KeyError where a field is missing."""
         return cls(data["tokens"], data["kv_read"], tuple(data["runs_s"]))
 
@@ -76,8 +73,7 @@ class CostCurve:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> CostCurve:
-        """Inverse of `to_json`."""
+    def from_json(cls, data: dict[str, Any]) -> Self:
         by_tokens, by_kv = (
             tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv")
         )
@@ -157,9 +153,7 @@ def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingP
 
 
 def _rounds(keys: list[Any], repeats: int) -> Iterator[tuple[int, int, Any]]:
-    """The measurements in order. Round 0 warms up; each round walks the grid in the opposite
-    direction of the round before.
-    """
+    """The measurements in order. Round 0 warms up; every other round walks the grid backwards."""
     done = 0
     for number in range(repeats + 1):
         for key in keys if number % 2 else reversed(keys):

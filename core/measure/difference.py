@@ -10,8 +10,6 @@ The number of steps is the number of lane-steps divided by the lanes, so the par
 split by what lanes were used for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -64,7 +62,6 @@ class Difference:
         return self.after_s - self.before_s
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
         return asdict(self)
 
 

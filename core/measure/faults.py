@@ -1,14 +1,12 @@
 """Checks whether a record of a comparison contradicts itself: rounds, runs and statements."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from core.config import POLICIES
+from core.measure.baselines import NAMES
 from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences, nearest_to_median
 from core.simulate.fitted import NOT_KNOWN
@@ -17,7 +15,8 @@ from core.trace.trace import Trace
 from core.workload.request import is_number
 
 _OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # also in the header of a run
-_OF_ALL = ("model", "device_name", "tensor_parallel", "leak")  # the same in all runs of this engine
+# the same in all runs of this engine
+_OF_ALL = ("model", "device_name", "tensor_parallel", "leak", "execution")
 # seconds, and share of the run, by which a stopwatch may stop later than the last step
 _AROUND = 0.05, 0.1
 _ROUNDED = 1e-5  # seconds
@@ -56,7 +55,8 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
     if len(set(comparison.names)) < len(comparison.names):
         return "names a contender twice"
-    if not all(_may_differ(comparison, difference) for difference in comparison.differences):
+    told = comparison.differences
+    if len({*map(as_text, told)}) < len(told) or not all(_may_differ(comparison, d) for d in told):
         return "has a difference that none of its runs can have"
     for name, run in comparison.runs.items():
         if fault := _fault_of_turns(comparison, name) or (
@@ -77,17 +77,24 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
 
 def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
     """Whether `first_differences` can have returned this; the round is not on record."""
-    run, at = comparison.runs.get(told["policy"]), told["position"]
+    most = tokens = math.inf
+    for trace in comparison.traces.values():
+        asked = trace.asked.get(told["request"])
+        most = asked.request.sampling.max_new_tokens if asked else 0
+        tokens = trace.header.model.vocab_size or math.inf
     return (
-        run is not None
-        and (run.trace is None or told["request"] in run.trace.asked)
+        told["policy"] in comparison.runs
         and set(told) == {"policy", "request", "position", "expected", "got", "margin"}
-        and type(at) is int
-        and at >= 0
+        and _is_count(told["position"], most)
         and told["expected"] != told["got"]
         and (told["margin"] is None or (is_number(told["margin"]) and told["margin"] >= 0))
-        and all(token is None or type(token) is int for token in (told["expected"], told["got"]))
+        and all(t is None or _is_count(t, tokens) for t in (told["expected"], told["got"]))
     )
+
+
+def _is_count(value: object, most: float) -> bool:
+    """Whether this is a whole number from 0 to below `most`."""
+    return type(value) is int and 0 <= value < most
 
 
 def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
@@ -99,7 +106,7 @@ def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
     if shape(apart) != {"setup_s": float, "teardown_s": float} or min(apart.values()) < 0:
         return "has a setup or a teardown that cannot be"
     told, run = comparison.medians[name], comparison.runs[name]
-    if run.trace is None and name in POLICIES:
+    if run.trace is None and name not in NAMES:
         return "has no run"
     seen = _OUTSIDE if run.trace is None else run.metrics
     for key in {**seen, **told}:
@@ -158,16 +165,16 @@ def _fault_of_run(
 
 
 def _unlike_first(comparison: Comparison, name: str, header: Header) -> Iterator[str]:
-    """The facts of a run that are not those of its name, or of the first run of this engine."""
+    """The facts of a run that are not those of its name, or of the first run of this engine. A name
+    begins with the policy or the other engine; after a comma it may say more, as titles do.
+    """
     first = next((t.header for t in comparison.traces.values() if t.header.engine is None), header)
     of_all: tuple[str, ...] = _OF_ALL
+    if name.partition(",")[0] != (header.engine or header.policy).name:
+        yield "engine" if header.engine else "policy"
     if header.engine is not None:
-        if not name.startswith(header.engine.name):
-            yield "engine"
         of_all = () if header.device in ("", NOT_KNOWN) else ("device",)
         of_all += ("dtype",) if header.dtype else ()
-    elif name in POLICIES and name != header.policy.name:
-        yield "policy"
     yield from (fact for fact in of_all if getattr(header, fact) != getattr(first, fact))
 
 
@@ -184,20 +191,23 @@ def _wrong_time(comparison: Comparison, name: str) -> str | None:
         return None
     if not _stopped_by(seconds, statistics.median(walls)):
         return "wall_s"
-    # the median of an odd number is that of the median round
-    is_one = len(walls) % 2 == 1 and comparison.outputs_identical and not comparison.is_cut
-    return wrong_time(found, walls, is_one)
+    return wrong_time(found, walls, comparison.outputs_identical and not comparison.is_cut)
 
 
-def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -> str | None:
+def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_same: bool) -> str | None:
     """The name of the first time or rate in a run's metrics, or in their medians over rounds of
-    `walls` seconds, that does not fit the others. is_one: rates are of the median round.
+    `walls` seconds, that does not fit the others. is_same: every round has the same counts.
     """
     seconds = found["wall_s"]
-    for rate, counts in _RATES.items() if is_one else ():
+    # The median of an odd number of rates is that of the median round; of an even number it is the
+    # mean of two, whose times are `apart` from their own mean.
+    apart = max(0.0, sorted(walls)[len(walls) // 2] / seconds - 1) if len(walls) % 2 == 0 else 0.0
+    rounded = _ROUNDED / seconds
+    for rate, counts in _RATES.items() if is_same else ():
         if found.get(rate) is not None:
             follows = sum(found[count] for count in counts) / seconds
-            if not math.isclose(found[rate], follows, rel_tol=_ROUNDED / seconds):
+            most = follows / (1 - apart**2) if apart < 1 else math.inf
+            if not follows * (1 - rounded) <= found[rate] <= most * (1 + rounded):
                 return rate
     for spread in _SPREADS:
         numbers = found.get(spread) or {}

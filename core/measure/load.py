@@ -3,8 +3,6 @@
 Any engine that runs a workload with arrivals in seconds can be swept, a simulated one too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -4,8 +4,6 @@ are simulated under each with a cost fitted to the run.
 The recorded setting is simulated as well; its error shows how far the others can be trusted.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -243,9 +241,7 @@ def planning(
     policies: Sequence[PolicyOrName],
     slos: SLOs | None = None,
 ) -> Generator[str | None, None, Plan]:
-    """`plan` as a generator, which yields the name of each setting before it is simulated, and None
-    after each simulated step.
-    """
+    """`plan` as a generator: yields the name of each setting first, and None after each step."""
     require_trace(trace)
     for given in (lanes, budgets, blocks):
         require(given, Iterable, "What is to be tried of a limit is a list")

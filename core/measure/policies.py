@@ -1,7 +1,5 @@
 """Comparisons in one call: of an engine under several policies, or of recorded traces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -61,7 +59,8 @@ def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
     if len(set(called)) < len(called):
         raise InflightError(f"Two of these traces are called alike: give names=, not {called}.")
     contenders = [_contender(*one) for one in zip(called, traces, strict=True)]
-    return replace(timed.compare(contenders, 1, warmup=0), apart={}, load=None)
+    found = timed.compare(contenders, 1, warmup=0)
+    return replace(found, apart={}, load=None, is_of_traces=True)
 
 
 def _contender(name: str, trace: Trace) -> Contender:

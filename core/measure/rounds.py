@@ -5,8 +5,6 @@ first or after the same one. Ratios are taken within a round, where the machine 
 state. Setup and teardown are timed separately.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import statistics
@@ -14,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from core.account.metrics import metrics, wall_s
 from core.errors import InflightError, shown
@@ -40,7 +38,7 @@ class RunResult:
     cut: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, trace: Trace) -> RunResult:
+    def of(cls, trace: Trace) -> Self:
         """The result of a finished run; for a simulated run, the time is that of its own clock."""
         margins: dict[str, list[float | None]] = {request: [] for request in trace.asked}
         for event in trace.events:

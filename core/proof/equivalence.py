@@ -4,8 +4,6 @@ diverge. This tests the attention mask.
 Greedy requests are also answered by `model.generate`, which shares no code with the engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

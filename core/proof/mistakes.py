@@ -1,7 +1,5 @@
 """An attention mask that leaks on purpose, to measure and show the effects of that mistake."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -14,8 +14,6 @@ pool) and `kv_reads` (tokens). There is no model: after n tokens a request's nex
 `crc32("request:n") % 1000`.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -98,7 +96,7 @@ class Replay:
         """The same for the last step. In an asynchronous run that was cut short it is not judged,
         since the next step may have been launched.
         """
-        return None if self._launched is None or not complete else self._difference(None)
+        return self._difference(None) if complete else None
 
     def _difference(self, event: StepEvent | None) -> str | None:
         number = self._loop.number
@@ -195,7 +193,6 @@ class _RecordedRunner(_NoModel):
         self._step, self._index = -1, 0  # of the next pass
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`."""
         event = self.event
         if event.step != self._step:
             self._step, self._index = event.step, 0
@@ -252,7 +249,6 @@ class _RecordedArrivals:
         return by_now or arrival < self._latest
 
     def add(self, request: Request, prompt: Sequence[int]) -> None:
-        """Take in a request that has not arrived."""
         ids = tuple(request.prompt_token_ids or prompt)
         self.future.add(RequestState(request, ids, self._num_requests))
         self._num_requests += 1
@@ -297,8 +293,6 @@ class _RecordedArrivals:
         before it was due, or before others whose turn it was.
         """
         turn, came = self.future.turn(request), list(times)
-        if request not in times:
-            return True
         is_due = (
             turn[0] <= self._now
             if self._header.counts_steps
@@ -447,7 +441,6 @@ class _MadeUpTokens(_NoModel):
     """A runner without a model: a token follows from its request and its position."""
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`."""
         samples = [
             Sample(next_token(s.request, s.kv_len), 0.0, 0.0) for s in output.scheduled if s.samples
         ]
@@ -520,5 +513,4 @@ def _state(recorded: dict[str, Any], index: int) -> RequestState:
 
 
 def next_token(request: str, num_tokens: int) -> int:
-    """The next token of a request after `num_tokens` tokens."""
     return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

@@ -1,7 +1,5 @@
 """Computes the tokens of a trace again with its model, and compares them with the record."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Iterator, Sequence
@@ -77,7 +75,10 @@ class ModelRerun:
         self.asked: list[TokenizedRequest] = []
         self.on_record = _WrittenTokens()
         self._engine, self._header, self._own = engine, header, header.engine is None
-        self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
+        # another engine may have computed in a format that we do not know
+        is_whole = header.dtype not in ("float16", "bfloat16")
+        is_whole &= self._own or header.dtype in ("float32", "float64")
+        self._rounding = _ROUNDED if is_whole else _ROUNDED_SHORT
         self._facts = tuple(_same_facts(engine.trace.header, header))
         # by request and new token: how far the logit of the one on record is behind the best
         self._behind: dict[tuple[str, int], float] = {}

@@ -5,8 +5,6 @@ All that a collector has to remember is in the files: the header of a part says 
 recording it begins, so a collector that was killed continues where its files end.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -5,8 +5,6 @@ The lines are read again here without the code of the conversion, and the state 
 trace, from which everything is drawn. What a recording does not say is not compared.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ tokens. Engines record neither lanes nor reasons, so these are inferred here and
 `inferred` in the header.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
@@ -126,7 +124,6 @@ class Conversion:
 
     @property
     def is_over(self) -> bool:
-        """Whether every known request has finished."""
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: Raw, later: frozenset[str]) -> StepEvent:
@@ -140,7 +137,9 @@ class Conversion:
         given = {s["request"]: s for s in step["segments"]}
         if len(given) < len(step["segments"]):
             raise InvalidTrace("a request computes twice in it")
-        arrived = tuple(self._arrive(a) for a in step["arrived"])
+        arrived = tuple(self._register(a) for a in step["arrived"])
+        for come in arrived:
+            self._run.arrive(self._number, come)
         # cancelled and preempted requests go before anyone joins: that frees their lanes
         cancelled, released = self._cancel(step)
         preempted = self._preempted(step)
@@ -204,7 +203,6 @@ class Conversion:
         return event
 
     def _note(self, event: StepEvent) -> None:
-        """Note what this event says about each request."""
         for arrived in event.newcomers:
             self._known[arrived.request].has_arrived = True
         for request, _ in event.tokens:
@@ -228,11 +226,6 @@ class Conversion:
         return requests
 
     # -- requests in and out -----------------------------------------------------------------------
-
-    def _arrive(self, arrived: Raw) -> Arrived:
-        come = self._register(arrived)
-        self._run.arrive(self._number, come)
-        return come
 
     def _register(self, arrived: Raw) -> Arrived:
         """Make a request known: its prompt, its limit and its arrival."""
@@ -360,7 +353,6 @@ class Conversion:
 
     @property
     def prompts(self) -> dict[str, list[int]]:
-        """The prompts of the requests that have arrived so far."""
         return {r: known.prompt for r, known in self._known.items() if known.has_arrived}
 
     def resume(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> None:
@@ -449,7 +441,7 @@ class Conversion:
         start = f"The snapshot before step {step['step']} does not agree with the steps before it: "
         for does, here, there in queues:
             if differ := (here & rows.keys()) ^ (there - gone):
-                return f"{start}{len(differ)} requests do not {does} in both."
+                return f"{start}request {min(differ, key=str)} does not {does} in both."
         self._order = [r for r in snapshot["waiting"] if r in rows]
         mine = [r for r in run.waiting if r not in gone]
         moved = [r for r, own in zip(self._order, mine, strict=True) if r != own]

@@ -2,8 +2,6 @@
 `core.recorders.conversion` converts the steps; notes in the header say which are missing.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Iterable

@@ -9,8 +9,6 @@ for them. `Follower.sentence` says what is wrong with them, and whatever can be 
 Independent of terminal and page.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from contextlib import suppress

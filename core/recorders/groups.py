@@ -1,7 +1,5 @@
 """The KV cache groups of another engine: layers that share a block table for each request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.errors import InvalidTrace

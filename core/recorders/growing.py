@@ -3,8 +3,6 @@ files there are, which engine each is of, and their lines as they become complet
 waits for them.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -220,7 +218,6 @@ class Lines:
         return line.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

@@ -6,8 +6,6 @@ recording has several parts, and a data-parallel engine has a recording for each
 is reported in a sentence, and the rest still opens: a damaged line costs only that line.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -37,7 +35,8 @@ class Recording:
     steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped:
     how many records the recorder dropped because it could not keep up. complete: whether the
     recorder was closed. faults: a sentence for each defect in spite of which the rest was read.
-    snapshots: the state before a step, by the step's number.
+    snapshots: the state before a step, by the step's number. until: the number of the last part,
+    and of the line that would follow it, if a collector counted them.
     """
 
     name: str
@@ -48,10 +47,10 @@ class Recording:
     complete: bool = False
     faults: list[str] = field(default_factory=list)
     snapshots: dict[int, dict[str, Any]] = field(default_factory=dict)
+    until: tuple[int, int | None] = field(default=(1, None), compare=False)
 
     @property
     def engine(self) -> str:
-        """The engine that was recorded."""
         return self.header.get("engine", "vllm")
 
     @property
@@ -151,9 +150,7 @@ def is_raw(first_line: str) -> bool:
 
 
 def _said(line: str) -> Any:
-    """The JSON value of a line; raises ValueError also for what parsers read differently, and for
-    lone surrogates.
-    """
+    """The JSON value of a line; ValueError also for lone surrogates, and where parsers differ."""
     data = read_json(line)
     json.dumps(data, ensure_ascii=False).encode()
     return data
@@ -201,6 +198,8 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     if damaged:
         more = english(f" So are {len(damaged) - 1} more [line|lines].") if damaged[1:] else ""
         recording.faults.append(f"{name}, line {damaged[0]}: this is no record.{more}")
+    begins = recording.header.get("line")
+    recording.until = recording.part, begins + number - 1 if type(begins) is int else None
     return recording
 
 
@@ -258,6 +257,13 @@ def _join(known: Recording, more: Recording) -> None:
             f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a"
             " time."
         )
+    part, line = known.until
+    if more.part != part + 1 or (line is not None and more.header.get("line") != line):
+        known.faults.append(
+            f"Part {more.part} does not begin where part {part} ends: lines are missing between"
+            " them, or they are of two recordings."
+        )
+    known.until = more.until
     known.steps += more.steps
     known.snapshots |= more.snapshots
     known.aborts += more.aborts

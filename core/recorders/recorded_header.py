@@ -2,8 +2,6 @@
 policy. It claims no scheduling rule that the engine did not run with.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

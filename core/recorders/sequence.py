@@ -3,8 +3,6 @@ on at the next snapshot of the engine's whole state, and nothing in between is g
 for a recording that is read as a whole and for one that is followed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple

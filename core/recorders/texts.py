@@ -2,8 +2,6 @@
 otherwise the ids stand in for them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -79,5 +77,4 @@ class PlainIds:
     """A stand-in for a tokenizer that decodes each id to itself, see `plain`."""
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
-        """The ids themselves, as text."""
         return "".join(map(plain, token_ids))

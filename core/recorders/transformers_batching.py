@@ -12,8 +12,6 @@ the time at which they are ready are known to the processor only, and are read a
 Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `continuous_api.py`.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ split layout decides its decode pass from the results of its prefill passes. The
 joins and who gives way; this module lays out the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
@@ -253,7 +251,6 @@ def _by_phase(state: SchedulerState) -> tuple[list[RequestState], list[RequestSt
 
 
 def _victim(state: SchedulerState, candidates: Collection[RequestState]) -> RequestState:
-    """The candidate that the policy selects to give way."""
     request = state.policy.select_victim((*candidates,))
     for candidate in candidates:
         if candidate is request:

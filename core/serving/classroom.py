@@ -5,8 +5,6 @@ Every change is announced to viewers by an entry {"kind": "class"} of the log. H
 tokens are handled elsewhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

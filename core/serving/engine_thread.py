@@ -8,8 +8,6 @@ Only this thread touches the engine and its helpers, so nothing here needs a loc
 engine's public methods.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import threading
@@ -91,7 +89,6 @@ class Pace:
         return min(max(0.0, due_in), threading.TIMEOUT_MAX)  # nothing can wait for longer
 
     def stepped(self) -> None:
-        """Call after a step was taken."""
         self._last, self._asked, self._owed = self._clock(), max(0, self._asked - 1), False
 
 
@@ -255,7 +252,6 @@ class EngineThread:
         self._begin_next_run()
 
     def set_class(self, settings: ClassSettings) -> None:
-        """Set what viewers are told from now on."""
         self._class = settings
 
     def drain(self) -> None:
@@ -268,7 +264,6 @@ class EngineThread:
         self._stopping = True
 
     def cancel_all(self) -> None:
-        """Cancel every request in progress."""
         for stream in self._under_way:
             self.cancel(stream)
         self.pace.owe()  # the step that records that they leave
@@ -328,7 +323,7 @@ class EngineThread:
                 if stream.is_leaving:
                     self._outputs.cancelled(stream)
                 else:
-                    stream.times.admitted = None  # it was admitted only in the run that has ended
+                    stream.times.first_pass = None  # it was computed only in the run that has ended
                     self.submit(stream)
             except BaseException as error:  # the others are still to be queued
                 _log.error("A request could not be queued again.", exc_info=error)
@@ -356,7 +351,7 @@ class EngineThread:
         waiting = [
             s
             for s in self._outputs.streams.values()
-            if s.times.admitted is None and s.id not in running and not s.is_leaving
+            if s.times.first_pass is None and s.id not in running and not s.is_leaving
         ]
         for stream in waiting:
             self._engine.cancel(stream.id)

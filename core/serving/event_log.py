@@ -6,8 +6,6 @@ learns how many messages it missed and continues where a new reader begins; writ
 readers. Hidden fields are left out when a message is encoded, which also applies to earlier ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -94,7 +92,7 @@ def _encoded(data: Any) -> str:
 class Excerpt:
     """A batch of messages; empty after a silence. last: the number to continue after."""
 
-    last: int
+    last: int | None
     taken: tuple[_Entry, ...]
     shown: Callable[[LogEntry], Any]
 
@@ -149,7 +147,6 @@ class EventLog:
         self.closed = False
 
     def __len__(self) -> int:
-        """The number of messages so far."""
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
@@ -221,7 +218,7 @@ class EventLog:
                 elif is_over:
                     return
                 elif not await self._news(after, keep_alive_s):
-                    yield Excerpt(-1 if after is None else after, (), self.shown)
+                    yield Excerpt(after, (), self.shown)
                 seconds = coalesce_s
                 if seconds is None:
                     seconds = COALESCE_S * -(-self.num_readers // _TOGETHER)
@@ -321,7 +318,6 @@ class EngineLog(EventLog):
 
     @property
     def hidden(self) -> Hidden:
-        """What is hidden from viewers."""
         assert isinstance(self.shown, Hidden)
         return self.shown
 
@@ -330,7 +326,6 @@ class EngineLog(EventLog):
         self.shown = hidden
 
     def add(self, entry: LogEntry) -> None:
-        """Append an entry of one of these kinds."""
         kind = "step" if isinstance(entry, ServedStep) else entry["kind"]
         self.append(entry, state=kind if kind in _STATES else None)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from core.errors import TooManyRequests
+from core.trace.messages import english
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -55,7 +56,6 @@ class Places:
 
     @property
     def num_taken(self) -> int:
-        """Places taken by all clients."""
         return self._taken.total()
 
     def take(self, client: str, count: int = 1) -> list[AcceptedPlace]:
@@ -64,13 +64,17 @@ class Places:
         with self._lock:
             if self._taken.total() + count > most:
                 raise TooManyRequests(
-                    f"{self._taken.total():,} requests are in progress; this server's limit is"
-                    f" {most:,}."
+                    english(
+                        f"{self._taken.total():,} [request is|requests are] in progress; this"
+                        f" server's limit is {most:,}."
+                    )
                 )
             if self._taken[client] + count > most_of_one:
                 raise TooManyRequests(
-                    f"{self._taken[client]:,} of your requests are in progress; the limit per"
-                    f" client is {most_of_one:,}."
+                    english(
+                        f"{self._taken[client]:,} of your requests [is|are] in progress; the limit"
+                        f" per client is {most_of_one:,}."
+                    )
                 )
             self._taken[client] += count
         return [AcceptedPlace(self, client) for _ in range(count)]

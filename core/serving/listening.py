@@ -1,7 +1,5 @@
 """How all servers of this project listen: sockets, settings of uvicorn, connection limits."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

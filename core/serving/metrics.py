@@ -4,8 +4,6 @@ A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
 `assets/grafana/serving.json` is one.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, TypeVar
@@ -44,9 +42,9 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
     "inter_token_latency_seconds": ("Between two tokens of a request.", _ITL),
     "request_time_per_output_token_seconds": ("A request's mean time between tokens.", _ITL),
     "e2e_request_latency_seconds": ("From arrival to the last token.", _SECONDS),
-    "request_queue_time_seconds": ("From arrival to a lane.", _SECONDS),
-    "request_inference_time_seconds": ("From a lane to the last token.", _SECONDS),
-    "request_prefill_time_seconds": ("From a lane to the first token.", _SECONDS),
+    "request_queue_time_seconds": ("From arrival to the first pass.", _SECONDS),
+    "request_inference_time_seconds": ("From the first pass to the last token.", _SECONDS),
+    "request_prefill_time_seconds": ("From the first pass to the first token.", _SECONDS),
     "request_decode_time_seconds": ("From the first token to the last.", _SECONDS),
     "request_prompt_tokens": ("Prompt tokens of a request.", _TOKENS),
     "request_generation_tokens": ("Tokens generated for a request.", _TOKENS),
@@ -104,7 +102,6 @@ class ServingMetrics:
         )
 
     def count(self, name: str, number: int = 1) -> None:
-        """Add to one of the counters."""
         self._counters[name].inc(number)
 
     def _observe(self, name: str, number: float) -> None:
@@ -121,7 +118,6 @@ class ServingMetrics:
         self._cache.info({name: str(value) for name, value in info.items()} | {"engine": "0"})
 
     def step(self, event: StepEvent) -> None:
-        """Count a step."""
         self._observe("iteration_tokens_total", sum(p.tokens for p in event.passes))
         self.count("generation_tokens", len(event.sampled))
         self.count("num_preemptions", len(event.preempted))
@@ -150,19 +146,20 @@ class ServingMetrics:
         self._observe("request_prompt_tokens", len(stream.prompt))
         self._observe("request_generation_tokens", stream.num_tokens)
         self._observe("request_params_max_tokens", stream.sampling.max_new_tokens)
-        if times.admitted is None or times.first_token is None or times.last_token is None:
+        if times.first_pass is None or times.first_token is None or times.last_token is None:
             return
+        self._observe("request_queue_time_seconds", times.first_pass - times.arrived)
+        self._observe("request_prefill_time_seconds", times.first_token - times.first_pass)
+        if reason not in ("length", "stop"):
+            return  # it has no last token, only a latest
         decode = times.last_token - times.first_token
         self._observe("e2e_request_latency_seconds", times.last_token - times.arrived)
-        self._observe("request_queue_time_seconds", times.admitted - times.arrived)
-        self._observe("request_inference_time_seconds", times.last_token - times.admitted)
-        self._observe("request_prefill_time_seconds", times.first_token - times.admitted)
+        self._observe("request_inference_time_seconds", times.last_token - times.first_pass)
         self._observe("request_decode_time_seconds", decode)
         if stream.num_tokens > 1:
             self._observe("request_time_per_output_token_seconds", decode / (stream.num_tokens - 1))
 
     def refused(self, status: int) -> None:
-        """A call was refused with this HTTP status."""
         self._refusals.labels(status=str(status)).inc()
 
 

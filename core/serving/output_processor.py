@@ -9,8 +9,6 @@ It holds the streams of the requests in the engine, belongs to the engine's thre
 tokens and events only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,12 +91,10 @@ class TopLogprobs:
             self._asked[request], self._found[request] = count, {}
 
     def forget(self, request: str) -> None:
-        """Forget a request that has ended."""
         self._asked.pop(request, None)
         self._found.pop(request, None)
 
     def clear(self) -> None:
-        """Forget all requests."""
         self._asked.clear()
         self._found.clear()
 
@@ -159,7 +155,6 @@ class OutputProcessor:
         return len(self._answers)
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
-        """See `Outputs`."""
         stop = request.sampling.stop
         text = AnswerText(self._tokenizer, stop, prompt)
         self._answers[request.id] = _AnswerSoFar(text, ClientText(stop, self._special), deque())
@@ -176,7 +171,6 @@ class OutputProcessor:
         """See `Outputs`. Nothing to do: the request's last event is still to be processed."""
 
     def clear(self) -> None:
-        """See `Outputs`."""
         self._answers.clear()
         self.top_logprobs.clear()
 
@@ -189,7 +183,6 @@ class OutputProcessor:
         self.log.add({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
 
     def queued(self, stream: TokenStream, request: Request) -> None:
-        """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
         self.top_logprobs.ask(stream.id, stream.num_top_logprobs)
         self.log.add(
@@ -216,12 +209,12 @@ class OutputProcessor:
         reasons: dict[str, Any] = {f.request: f.finish_reason for f in ended}
         last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
-            hits = event.kv.cached_tokens
+            first = {s.request: event.passes[s.pass_index] for s in reversed(event.segments)}
             for admitted in event.admitted:
                 stream = self.streams[admitted.request]
-                if stream.times.admitted is None:  # it may be preempted, and admitted again
-                    stream.times.admitted = self._began + event.t_start
-                    self.metrics.admitted(stream, hits.get(stream.id, 0))
+                if stream.times.first_pass is None:  # it may be preempted, and admitted again
+                    stream.times.first_pass = self._began + first[stream.id].t_start
+                    self.metrics.admitted(stream, event.kv.cached_tokens.get(stream.id, 0))
             for at, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
                 reason = reasons.pop(stream.id, None) if last[stream.id] == at else None
@@ -234,14 +227,7 @@ class OutputProcessor:
                 t = self._began + event.passes[sampled.pass_index].t_end
                 index, token_id = stream.num_tokens, sampled.token_id
                 likely = self.top_logprobs.take(sampled, len(stream.prompt) + index)
-                made = Piece(
-                    index=index,
-                    token_id=token_id,
-                    text=shown,
-                    logprob=sampled.logprob,
-                    finish_reason=reason,
-                    top_logprobs=likely,
-                )
+                made = Piece(index, token_id, shown, sampled.logprob, reason, likely)
                 handed.append((stream, made))
                 self.metrics.token(stream, t)
                 stream.took(t)
@@ -277,7 +263,6 @@ class OutputProcessor:
         return streams
 
     def fail(self, stream: TokenStream, error: InflightError) -> None:
-        """End a request with an error."""
         with suppress(BaseException):  # as above
             self._end(stream)
             if not isinstance(error, InvalidRequest):

@@ -4,8 +4,6 @@ A `RequestValidator` may be called from any thread, with a tokenizer that belong
 Prompts are tokenized one at a time (`TokenizingQueue`), because tokenizers are not thread-safe.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools
@@ -14,7 +12,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -26,8 +24,8 @@ from core.workload.chat import chat_ids, chat_text, has_template
 from core.workload.request import Message, Request, SamplingParams
 
 _IN_NICKNAMES = frozenset(" -_.'")
-_BOT = re.compile(r"bot[\dl]*")  # without spaces and marks
-_LIKE = str.maketrans("0оοօߋвβᏴтτ", "ooooobbbtt")  # letters of other scripts, and 0
+_BOT = re.compile(r"b[o0]t[\dl]*")  # without spaces and marks
+_LIKE = str.maketrans("оοօߋвβᏴтτ", "oooobbbtt")  # letters of other scripts
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )  # invisible letters and marks
@@ -39,7 +37,7 @@ class CheckedPrompt(tuple[int, ...]):
     config: EngineConfig
 
     @classmethod
-    def of(cls, ids: Sequence[int], config: EngineConfig) -> CheckedPrompt:
+    def of(cls, ids: Sequence[int], config: EngineConfig) -> Self:
         """Ids that have passed the check under these limits."""
         made = cls(ids)
         made.config = config
@@ -130,7 +128,6 @@ class RequestValidator:
             )
 
     def check_chat(self) -> None:
-        """Raises InvalidRequest if the model has no chat template."""
         if not self.has_template:
             raise InvalidRequest(
                 f"The model {self._name} has no chat template; use /v1/completions."

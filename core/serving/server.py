@@ -5,8 +5,6 @@ a signal ─→ new requests are refused, those in progress go on ─→ the res
 nothing listens any more
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal
@@ -52,9 +50,7 @@ class _DrainingServer(HttpServer):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: not while requests are in progress and there is time left, but at once
-        if the engine is lost.
-        """
+        """Whether to stop: not while requests have time left, but at once if the engine is lost."""
         ends = await super().on_tick(counter)
         self.has_lost_engine |= self._serving.is_lost
         is_time = not self._serving.num_requests or time.monotonic() >= self._until

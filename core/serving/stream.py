@@ -46,13 +46,13 @@ class Times:
     """
 
     arrived: float
-    admitted: float | None = None
+    first_pass: float | None = None
     first_token: float | None = None
     last_token: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """As sent to clients: seconds from arrival to a lane, to the first and last token."""
-        named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
+        """As sent to clients: seconds from arrival to the first pass, the first and last token."""
+        named = {"queue_s": self.first_pass, "ttft_s": self.first_token, "e2e_s": self.last_token}
         return {
             name: None if t is None else round(max(0.0, t - self.arrived), 6)
             for name, t in named.items()
@@ -110,7 +110,6 @@ class TokenStream:
     # -- by the engine's thread --------------------------------------------------------------------
 
     def took(self, t: float) -> None:
-        """A token was generated at `t`."""
         self.num_tokens += 1
         self.times.last_token = t
         if self.times.first_token is None:

@@ -40,7 +40,6 @@ class Wait:
             self._then()
 
     def cancel(self) -> None:
-        """Cancel the call."""
         self._next.cancel()
 
 
@@ -63,7 +62,6 @@ class Deadline:
             task.cancel()
 
     def cancel(self) -> None:
-        """Remove the deadline."""
         self._wait.cancel()
 
 

@@ -2,8 +2,6 @@
 being opened, for questions being answered.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,7 +29,6 @@ class Turns:
 
     @property
     def num_waiting(self) -> int:
-        """How many wait for a place."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
@@ -75,7 +72,6 @@ class Turns:
             raise
 
     def free(self, address: str) -> None:
-        """Give a place back."""
         self._held -= Counter([address])
         for other in list(self._waiting):
             if not self._has_place_for(other):

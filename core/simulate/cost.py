@@ -2,8 +2,6 @@
 from measured passes (`fitted`). `named` finds a cost by its name.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 

@@ -4,8 +4,6 @@ cost of joining accelerators.
 docs/simulation.md has the same numbers as tables; a test compares them.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -3,14 +3,12 @@
 cost = fit(trace)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import median, quantiles
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, Self, get_type_hints
 
 from core.errors import InflightError, shown
 from core.simulate.cost import Coefficients, Deployment, Load
@@ -114,11 +112,9 @@ class Linear:
 
     @cached_property
     def coefficients(self) -> Coefficients:
-        """See `Cost`."""
         return Coefficients(self.base_s, self.per_token_s, self.per_kv_byte_s, self.per_pair_s)
 
     def seconds(self, load: Load) -> float:
-        """See `Cost`."""
         return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:
@@ -169,7 +165,7 @@ class Linear:
         }
 
     @classmethod
-    def from_json(cls, data: object) -> Linear:
+    def from_json(cls, data: object) -> Self:
         """Inverse of `to_json`; raises InflightError for other data."""
         if not isinstance(data, dict) or data.get("kind") != "fitted":
             raise InflightError("it is no cost that was fitted")
@@ -315,8 +311,6 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
     """Every pass of these events with its load and its seconds. per_token: KV bytes of a token."""
     found = []
     for event in events:
-        if not event.passes:
-            continue
         rest = event.t_end - event.t_start - sum(p.t_end - p.t_start for p in event.passes)
         kv, pairs = [0] * len(event.passes), [0] * len(event.passes)
         for segment in event.segments:

@@ -2,8 +2,6 @@
 knows nothing of passes or traces.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from operator import mul

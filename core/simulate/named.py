@@ -1,7 +1,5 @@
 """A cost model by the name given to a command, or from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -12,14 +12,12 @@ it (tensor parallelism).
 docs/simulation.md derives each part and computes some passes by hand.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from core.config import Execution
 from core.errors import InflightError, require, shown
@@ -89,7 +87,7 @@ class Roofline:
             )
 
     @classmethod
-    def named(cls, accelerator: str, size: str) -> Roofline:
+    def named(cls, accelerator: str, size: str) -> Self:
         """A cost by names such as `h100` and `8b`, in lower or upper case; with a number after an
         x, so many cards share the model: `h100x4` and `70b`.
 
@@ -101,7 +99,7 @@ class Roofline:
         return cls(name, size.lower(), int(cards or 1))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Roofline:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; raises InflightError for other data, and for a cost from data
         sheets whose numbers differ from those here.
         """

@@ -1,11 +1,10 @@
 """A run in numbers, computed event by event, for runs of more requests than fit in memory."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from itertools import accumulate
 from typing import Any
 
 from core.account.metrics import positions_of
@@ -34,15 +33,18 @@ class LogHistogram:
         self._bins[math.floor(math.log(value) / self._STEP) if value > 0 else -(10**9)] += times
 
     def percentile(self, share: float) -> float | None:
-        """A percentile to within one percent; None without values."""
-        left = share / 100 * self.count
-        for index in sorted(self._bins):
-            left -= self._bins[index]
-            if left <= 0:
-                if index == -(10**9):
-                    return 0.0
-                return min(self.highest, math.exp((index + 0.5) * self._STEP))
-        return None
+        """A percentile to within one percent, interpolated as in `metrics`; None without values."""
+        if not self.count:
+            return None
+        place = share / 100 * (self.count - 1)
+        low, high = self._ranked(math.floor(place)), self._ranked(math.ceil(place))
+        return low + (high - low) * (place % 1)
+
+    def _ranked(self, rank: int) -> float:
+        bins = sorted(self._bins)
+        ends = accumulate(self._bins[index] for index in bins)
+        index = next(index for index, end in zip(bins, ends, strict=True) if rank < end)
+        return min(self.highest, math.exp((index + 0.5) * self._STEP))
 
     def to_json(self) -> dict[str, float | int | None]:
         """Count, mean, maximum, and percentiles within one percent."""

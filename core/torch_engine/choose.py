@@ -3,8 +3,6 @@ one call of a compiled kernel for all decodes and one for all chunks; otherwise 
 each sequence.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from types import ModuleType

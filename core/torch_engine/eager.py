@@ -1,7 +1,5 @@
 """Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 
@@ -48,11 +46,9 @@ class ModelRunner:
 
     @property
     def memory(self) -> dict[str, int] | None:
-        """See `Runner`."""
         return memory_used(self.adapter, self.pool)
 
     def begin(self) -> None:
-        """See `Runner`."""
         if self.adapter.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.adapter.device)
 

@@ -94,7 +94,7 @@ class Engine(EngineCore):
         execution: Execution | None = None,
         policy: PolicyOrName | None = None,
     ) -> Engine:
-        """Load a built-in model, a local folder or a hub id; show a progress bar on stderr if that
+        """Load a built-in model, folder, GGUF file or hub id; show a progress bar on stderr if that
         takes more than a second. Raises UnsupportedModel, whose message is one sentence.
 
         device: "auto", or as torch names it. dtype: "auto", or a floating-point type or its name;
@@ -127,7 +127,6 @@ class ModelExecutor:
 
     @property
     def model(self) -> ModelFacts:
-        """See `Executor`."""
         adapter = self._adapter
         return ModelFacts(
             name=adapter.name,
@@ -185,13 +184,11 @@ class ModelExecutor:
 
     @property
     def memory_sentence(self) -> str:
-        """See `Executor`."""
         return self._memory.sentence if self._memory else ""
 
     def new_runner(
         self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
     ) -> Runner:
-        """See `Executor`."""
         if self._given_runner is not None:
             return self._given_runner(num_blocks)
         adapter, choice = self._adapter, self._choice(config)

@@ -2,8 +2,6 @@
 before the pool is created, so that memory does not run out later.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 

@@ -2,8 +2,6 @@
 request never depends on what else is in its batch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

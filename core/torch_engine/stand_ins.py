@@ -1,7 +1,5 @@
 """Replaces modules of a model by functions while a pass runs; the model itself stays as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Token ids to text, piece by piece; a token in the middle of a character has an empty piece."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

@@ -6,8 +6,6 @@ The reason why a request waits is reported, but a different reason alone is no d
 never compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -182,7 +180,6 @@ def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> 
 
 
 def _layout(event: StepEvent) -> str:
-    """The passes of a step in words."""
     tokens, padding = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
     passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
     pads = f" and {padding:,} [pad|pads]" if padding else ", no padding"

@@ -13,8 +13,6 @@ a finished request only the id is kept. A file without its end, such as one whos
 is read up to its last whole line, and `End` says so.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

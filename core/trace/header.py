@@ -5,11 +5,9 @@ Fields that this version does not know, written by a newer one, are kept as plai
 written back to the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace, shown
@@ -284,7 +282,7 @@ class Header(Facts):
         return known
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Header:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; raises InvalidTrace for a header that cannot be followed."""
         for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("policy", str)):
             if not isinstance(data.get(name), kind):

@@ -2,8 +2,6 @@
 that both the conversion and the checks use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import count
 

@@ -4,8 +4,6 @@ A query at position p of a request may attend to the keys at positions p - windo
 same request, cached or new. Pads attend to nothing and nothing attends to them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args

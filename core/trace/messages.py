@@ -8,8 +8,6 @@ number before them (or the first number, if none comes before), or with a number
 is not shown: "[=3 waits|wait]".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ the captions and the page use them.
 A phrase has no subject and no full stop.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from core.trace.events import Limit, LimitReached, Ran, Resumed

@@ -7,16 +7,20 @@ whatever is sent, checked or kept is a single trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from core.errors import InvalidTrace
 from core.trace.header import ClockFacts, EngineFacts, Header
+from core.trace.messages import english
 from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
+_SHARED = ("dtype", "tensor_parallel", "kv_groups")  # besides limits, model and engine
+_SET = 0.5  # seconds by which two clocks of a machine may come apart while an engine starts
 Alignment = Literal["machine", "wall", "second", "first step"]
 """How ranks are aligned, by the best clock that all of them recorded: the monotonic clock of their
 machine, the wall clock, the wall clock to the second, or none.
@@ -155,16 +159,35 @@ class Placement:
         return max(max(p.engine.ranks or 1, p.rank + 1) for p in self.places)
 
     @property
-    def faults(self) -> list[str]:
-        """A sentence for each fault: ranks that are missing, versions that differ."""
-        absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
-        first, *others = self.places
-        missing = [f"Of {self.count} ranks, {_named(absent)} not among these files."]
-        return missing[: len(absent)] + [
-            f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine}."
-            for place in others
-            if place.engine.version != first.engine.version
-        ]
+    def faults(self) -> Iterator[str]:
+        """A sentence for each fault: ranks that are missing, and what two of them disagree on."""
+        if absent := sorted(set(range(self.count)) - {place.rank for place in self.places}):
+            yield f"Of {self.count} ranks, {_named(absent)} not among these files."
+        first, shared = self.places[0], _of_engine(self.places[0].header)
+        for place, offset in zip(self.places, self.offsets, strict=True):
+            n, said = place.rank, place.engine.ranks or 0
+            if place.engine.version != first.engine.version:
+                yield f"Rank {n} is of {place.engine}, rank {first.rank} of {first.engine}."
+            if place.rank + 1 < said < self.count:
+                yield f"Rank {n} is said to be one of {said}, and there are {self.count}."
+            mine = _of_engine(place.header)
+            if unlike := [name for name in shared | mine if shared.get(name) != mine.get(name)]:
+                other = f"another “{unlike[0]}” than rank {first.rank}"
+                yield f"Rank {n} has {other}: these may be ranks of two engines."
+            wall, base = place.clock.wall_ns or 0, first.clock.wall_ns or 0
+            apart = abs((wall - base) / 1e9 - offset + self.offsets[0])
+            if self.alignment == "machine" and wall and base and apart > _SET:
+                clocks = f"The clocks of rank {n} and rank {first.rank} differ by {apart:.1f} s"
+                yield f"{clocks}: they were set, or are not of one machine."
+
+
+def _of_engine(header: Header) -> dict[str, Any]:
+    """The facts of a header that all ranks of one engine share; they may run with other pools."""
+    assert header.engine is not None
+    facts: dict[str, Any] = {of: getattr(header, of) for of in _SHARED}
+    facts |= {**header.config.to_json(), **header.model.to_json(), **header.engine.to_json()}
+    own = ("num_blocks", "version", "rank", "ranks", "clock")
+    return {name: value for name, value in facts.items() if name not in own}
 
 
 def _refuse_strangers(places: Sequence[RankPlace]) -> None:
@@ -205,17 +228,23 @@ def _after_the_first(times: list[int]) -> list[float]:
     return [(t - min(times)) / 1e9 for t in times]
 
 
-def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
-    """A sentence if, by a shared clock, two of the ranks never ran at the same time."""
+def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> Iterator[str]:
+    """A sentence if a request is in two of the ranks, and one if, by a shared clock, two of them
+    never ran at the same time.
+    """
+    times = Counter(request for rank in ranks for request in rank.trace.asked)
+    if twice := sum(count > 1 for count in times.values()):
+        yield english(
+            f"{twice:,} [request is|requests are] in more than one rank: these may be copies of"
+            " one recording."
+        )
     begins = max(ranks, key=lambda rank: rank.span[0])
     ends = min(ranks, key=lambda rank: rank.span[1])
-    if alignment == "first step" or ends.span[1] >= begins.span[0]:
-        return []
-    gap = begins.span[0] - ends.span[1]
-    return [
-        f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be"
-        " two runs."
-    ]
+    if alignment != "first step" and (gap := begins.span[0] - ends.span[1]) > 0:
+        yield (
+            f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may"
+            " be two runs."
+        )
 
 
 def _named(ranks: list[int]) -> str:

@@ -3,8 +3,6 @@ record again, and whether a value has the declared type. A record is a named tup
 array in field order, and optional fields come last.
 """
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Callable, Mapping

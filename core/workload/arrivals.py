@@ -5,8 +5,6 @@ Arrivals follow a gamma process as in vLLM's serving benchmark: burstiness 1 is 
 burstier, above 1 more even.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

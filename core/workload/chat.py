@@ -1,7 +1,5 @@
 """Messages as the text and the tokens that a model reads, written by its chat template."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -55,10 +53,11 @@ def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> 
 
 def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
     """The token ids of a conversation as `chat_text` gives it: the template has written the special
-    tokens already. Raises InvalidRequest for one that the tokenizer cannot encode.
+    tokens already. Raises InvalidRequest if the tokenizer cannot encode it, or makes no tokens of
+    it.
     """
     ids = encoded(tokenizer, text, add_special_tokens=False)
-    if ids is None:
+    if not ids:
         raise InvalidRequest("the tokenizer cannot encode the conversation.", param="messages")
     return ids
 

@@ -15,8 +15,6 @@ Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal toke
 are shared as they were.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -27,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from core.errors import InvalidWorkload, shown
 from core.files import read_json
@@ -69,7 +67,7 @@ class Dataset:
     scale: float = 1.0
     block_tokens: int = HASHED_TOKENS
 
-    def scaled(self, context: int) -> Dataset:
+    def scaled(self, context: int) -> Self:
         """Lengths scaled down, if need be, so that every prompt and answer fit `context`."""
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         scale = min(1.0, context / longest)
@@ -94,7 +92,7 @@ class Dataset:
             )
         return replace(self, sizes=tuple(sizes), scale=self.scale * scale, block_tokens=block)
 
-    def within(self, context: int, output: int, total: int, block: int) -> Dataset:
+    def within(self, context: int, output: int, total: int, block: int) -> Self:
         """Scaled further where needed: answers of at most `output` tokens, prompts and answers of
         at most `total` together, shared blocks of at most `block`. Raises InvalidWorkload where
         they cannot be made that short.
@@ -154,14 +152,13 @@ class Dataset:
         hits = 0
         for ids, size in zip(self.hash_ids, self.sizes, strict=True):
             rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
-            found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
+            found = next((n for n, row in enumerate(rows) if row not in seen), len(ids) - 1)
             hits += found * self.block_tokens
             # only full blocks are cached
             seen.update(rows[: size.prompt_tokens // self.block_tokens])
         return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
-        """See `requests`."""
         return Workload(self.requests(vocab_size, speed, seed), self.name, "s")
 
     def requests(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Iterator[Request]:

@@ -2,8 +2,6 @@
 and suggested prompts for visitors who have none of their own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from core.config import BUILTIN_MODELS

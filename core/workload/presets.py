@@ -7,8 +7,6 @@ The numbers in `padding-693`, `one-joins-two`, `chunk-7-by-4`, `budget-512`, `th
 that the articles compute by hand. Arrivals and lengths of `poisson-32` were drawn once.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Literal

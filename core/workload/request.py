@@ -1,12 +1,10 @@
 """`Request` and `SamplingParams`, frozen. The scheduler tracks a request's progress."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from core.errors import InvalidRequest, require, shown
 
@@ -118,7 +116,7 @@ class SamplingParams:
         """Whether a token ends the request. end_tokens: those that end a text of its model."""
         return token in end_tokens and not self.ignore_eos
 
-    def to_length(self, tokens: int) -> SamplingParams:
+    def to_length(self, tokens: int) -> Self:
         """The same for exactly this many tokens, whichever they are."""
         return replace(self, max_new_tokens=tokens, stop=(), ignore_eos=True)
 
@@ -254,7 +252,7 @@ class Request:
         """Whether its prompt has yet to be tokenized."""
         return self.prompt_token_ids is None
 
-    def of_tokens(self, ids: Sequence[int]) -> Request:
+    def of_tokens(self, ids: Sequence[int]) -> Self:
         """The same request with these token ids as its prompt."""
         given = tuple(require(ids, Iterable, "The ids of tokens are a list"))
         return replace(self, prompt=None, messages=None, prompt_token_ids=given)
@@ -279,7 +277,7 @@ class Request:
         return data
 
     @classmethod
-    def from_json(cls, data: object) -> Request:
+    def from_json(cls, data: object) -> Self:
         """Inverse of `to_json`; raises InvalidRequest for other data or an unknown field."""
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")

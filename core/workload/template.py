@@ -5,8 +5,6 @@ passed a limit and never wrote a text is refused for a while without being run, 
 would keep all others waiting.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib.util
 import json

@@ -74,8 +74,12 @@ def test_a_workload_counts_once_and_has_requests(tmp_path: Path) -> None:
         one, other = islice(file, 2)
     empty = json.dumps(json.loads(one) | {"requests": [], "transformers": []})
     saved = tmp_path / "workloads.jsonl"
-    saved.write_text(f"{one}{other}")
+    saved.write_text(f"{one}\n{other}")
     assert agree(saved).identical == 2
+    for nothing in ("", "\n\n"):
+        (nobodys := tmp_path / "none.jsonl").write_text(nothing)
+        with pytest.raises(InvalidWorkload, match="holds no workloads"):
+            agree(nobodys)
     for more, says in ((one, "it is line 1 once more"), (empty, "it has no requests")):
         saved.write_text(f"{one}{other}{more}")
         with pytest.raises(InvalidWorkload, match=f"line 3: this is not .*: {says}"):

@@ -244,7 +244,7 @@ def test_attention_weights_are_torchs_and_computed_beside_a_run(model) -> None:
     ids = library("But soft, what light through yonder window breaks?")["input_ids"]
     adapter.model.set_attn_implementation("eager")
     attentions = adapter.model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
-    for layer, head in ((0, 1), (2, 3)):
+    for layer, head in ((0, 0), (2, 3)):
         for here, there in zip(
             executor.attention(ids, layer, head), attentions[layer][0, head].tolist(), strict=True
         ):

@@ -14,10 +14,10 @@ import torch
 
 from core import Roofline, SimulatedEngine, Trace, Workload
 from core.cli import main
-from core.cli.check import _engine, findings
+from core.cli.check import _engine
 from core.cli.options import MOST_THREADS
 from core.errors import InflightError
-from core.proof.verify import verify
+from core.proof.verify import findings, verify
 from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import pieces, plain
 from core.trace.file import BREAKS_OFF
@@ -185,6 +185,23 @@ def test_a_rerun_takes_no_more_threads_than_may_be_asked_for() -> None:
         torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"execution": {"asynchronous": True}},
+        {"workload": {"schema": 1, "name": "interactive", "arrival_unit": "step"}},
+        {"workload": {"schema": 1, "name": "custom", "arrival_unit": "s"}},
+    ],
+)
+def test_a_leak_is_run_again_only_where_all_arrive_in_the_same_steps(changed: dict) -> None:
+    rows = made()
+    rows[0]["leak"] = True
+    assert checked(rows, engine=again).rerun.tokens == 7
+    rows[0].update(changed)
+    with pytest.raises(InflightError, match="would have to arrive in the same steps"):
+        checked(rows, engine=again)
+
+
 def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() -> None:
     """Logits that were not finite came from the model, so the model can say whether they were."""
     broken = memory_engine(model=MemoryModel(fails_after=8), **LIMITS)
@@ -202,6 +219,10 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
         memory_engine(model=MemoryModel(fails_after=8), **LIMITS).run(
             Workload([request("r1", 8, 4)])
         )
+    )
+    failing = memory_engine(model=MemoryModel(fails_after=6), **LIMITS)
+    assert "new token 1 of request 'r0' is 8 on record, and the model writes none" in refusal(
+        made(), engine=lambda _: failing
     )
     # it has no token to be compared
     assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)
@@ -349,8 +370,11 @@ def test_what_a_rerun_cannot_tell_apart_is_said_with_its_size() -> None:
     engine = memory_engine(tokenizer=Words(), **LIMITS)
     rows = rows_of(engine.run(Workload([request("r0", 5, 3, temperature=0.5, seed=1)])))
     assert checked(rows, engine=lambda _: engine).rerun.apart == 0
-    rows[0]["dtype"] = "bfloat16"
     steps(rows)[0]["sampled"][0][3:] = [-0.005, 9.2]  # of 49 others each at most e^-9.2
+    for dtype in ("float32", "auto", "fp8"):  # no 16 bits, so nothing was rounded to them
+        rows[0]["dtype"] = dtype
+        assert "is not what the model gives it" in refusal(rows, engine=lambda _: engine)
+    rows[0]["dtype"] = "bfloat16"
     asked = next(line["asked"] for line in rows if line.get("kind") == "request")
     asked["sampling"]["stop"] = ["never said"]
     found = checked(rows, engine=lambda _: engine)

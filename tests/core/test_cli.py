@@ -31,6 +31,7 @@ from core.cli.report import (
     goodput_lines,
     print_steps,
     print_summary,
+    print_worst,
     step_row,
 )
 from core.cli.terminal import mask_lines
@@ -474,7 +475,8 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
     out = tmp_path / "t.jsonl"
     assert call("run", "-p", "nanogpt-chunked-3", *(["-o", str(out)] if with_out else [])) == 130
     captured = capsys.readouterr()
-    assert "Interrupted after 5 steps" in captured.err and "cut short" in captured.out
+    saved = "; the trace so far is saved" if with_out else ""
+    assert f"Interrupted after 5 steps{saved}.\n" in captured.err and "cut short" in captured.out
     assert out.exists() == with_out
     if with_out:
         trace = Trace.load(out)
@@ -758,6 +760,12 @@ def test_the_worst_gaps_are_whole_numbers_beside_words_that_are_cut(capsys):
     for stretch, is_whole in ((("of", "why"), True), ((), False)):
         output.table(("gap", "step", "of", "why"), rows, stretch=stretch, right=("step",))
         assert ("659.1 ms    27  A B" in capsys.readouterr().out) is is_whole
+
+
+def test_a_run_without_gaps_and_waits_has_no_table_of_them(capsys):
+    for new, tables in ((1, ""), (2, "longest gaps")):
+        print_worst(record(EngineConfig(max_num_seqs=1), request("r0", 4, new)))
+        assert capsys.readouterr().out.strip()[: len("longest gaps")] == tables
 
 
 # -- refusals --------------------------------------------------------------------------------------

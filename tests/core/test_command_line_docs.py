@@ -125,10 +125,19 @@ def test_plan():
     check(told, schemas(SECTIONS["plan"])[0])
 
 
-@pytest.mark.slow
-def test_compare():
-    data = outputs("compare", "-p", "chunk-7-by-4", "-m", "shakespeare-char", "--repeats", "1")
+@pytest.mark.parametrize(
+    ("asked", "source"),
+    [
+        pytest.param(
+            ("-m", "shakespeare-char", "--repeats", "1"), "measured", marks=pytest.mark.slow
+        ),
+        (("--simulate", "h100:8b"), "simulated"),
+    ],
+)
+def test_compare(asked, source):
+    data = outputs("compare", "-p", "chunk-7-by-4", *asked)
     check(data, schemas(SECTIONS["compare"])[0])
+    assert (data["source"], data["workload"], data["complete"]) == (source, "chunk-7-by-4", True)
 
 
 def test_every_command_has_a_section_and_every_option_exists():

@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from core.errors import InflightError
+from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences
-from core.measure.faults import _may_differ, fault_of, wrong_time
+from core.measure.faults import _fault_of_turns, _may_differ, fault_of, wrong_time
 from core.measure.rounds import RunResult
+from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
 from visualizer.words.findings import outputs
@@ -122,6 +124,7 @@ def otherwise(fact: str, value: Any, of: str | None = None) -> Callable[[Compari
         told = comparison.medians["continuous"]
         (told[of] if of else told)[fact] = value
 
+    lie.__doc__ = of or fact  # which the refusal names
     return lie
 
 
@@ -193,7 +196,8 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(
     )
     assert fault_of(forged, told_of(forged)) is None
     lie(forged)
-    assert fault_of(forged, told_of(forged)) is not None
+    found = fault_of(forged, told_of(forged))
+    assert found is not None and (lie.__doc__ or "") in found
 
 
 DIFFERENCE = {
@@ -213,7 +217,10 @@ DIFFERENCE = {
         {"request": "nobody"},
         {"position": -1},
         {"position": "<b>"},
+        {"position": 12},  # of twelve tokens
         {"got": 3},
+        {"got": 10**9},
+        {"expected": -1},
         {"got": "<b>"},
         {"margin": -1.0},
         {"more": 1},
@@ -224,17 +231,46 @@ def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) ->
     run = real.runs["continuous"].trace
     assert run is not None
     true = DIFFERENCE | {"request": next(iter(run.asked))}
+    twice = replace(real, differences=[true, true])
+    assert fault_of(twice, told_of(twice)) == "has a difference that none of its runs can have"
     unknown: list[Told] = [{"got": None}, {"expected": None}, {"margin": None}]
     for told in (true, *(true | nothing for nothing in unknown), true | lie):
         other = replace(real, differences=[told])
         assert (fault_of(other, told_of(other)) is None) == (told != true | lie)
 
 
-def test_a_difference_of_a_run_without_a_trace_is_taken_as_it_is_told(real: Comparison) -> None:
+def test_a_difference_of_a_run_without_a_trace_is_bounded_by_the_others(real: Comparison) -> None:
     """A baseline has none, whose requests could be looked up."""
-    runs = real.runs | {"continuous": replace(real.runs["continuous"], trace=None)}
-    assert _may_differ(replace(real, runs=runs), DIFFERENCE)
-    assert not _may_differ(replace(real, runs=runs), DIFFERENCE | {"got": DIFFERENCE["expected"]})
+    bare = {name: replace(run, trace=None) for name, run in real.runs.items()}
+    one = replace(real, runs=real.runs | {"continuous": bare["continuous"]})
+    none = replace(real, runs=bare)
+    for told, is_of_one in ((DIFFERENCE, True), (DIFFERENCE | {"request": "nobody"}, False)):
+        assert _may_differ(one, told) is is_of_one and _may_differ(none, told)
+        assert not _may_differ(none, told | {"got": told["expected"]})
+
+
+def test_a_baseline_leaves_out_what_is_not_seen_from_outside_and_no_more(
+    real: Comparison,
+) -> None:
+    told = BaselineRun({"r": [0, 0]}, 1.0, {"r": 1}, {"r": [0.5, 1.0]}, 1).metrics()
+    run, apart = replace(real.runs["static"], trace=None), {"setup_s": 0.0, "teardown_s": 0.0}
+
+    def is_taken(**altered: Any) -> bool:
+        other = replace(
+            real,
+            walls={"b": [1.0]},
+            runs={"b": run},
+            medians={"b": told | altered},
+            shown={"b": 1},
+            apart={"b": apart},
+        )
+        return _fault_of_turns(other, "b") is None
+
+    assert is_taken()
+    known = {name for name, value in told.items() if value is not None}
+    assert {name for name in known if is_taken(**{name: None})} == {
+        *("steps", "ttft_s", "itl_s", "tpot_s", "e2e_s")
+    }
 
 
 RUN: Told = {
@@ -280,8 +316,13 @@ RUN: Told = {
         ({}, [2.0], None),
         ({"output_tok_s": 15.01}, [2.0], "output_tok_s"),
         ({"requests_per_s": 2.01}, [2.0], "requests_per_s"),
-        # of several rounds, whose rates may be those of others
-        ({"output_tok_s": 15.01}, [2.0, 2.0], None),
+        ({"output_tok_s": 15.01}, [2.0, 2.0], "output_tok_s"),
+        # in 1.5 s it is 20 a second, in 2.5 s it is 12: 16 in the mean, and no more
+        ({"output_tok_s": 16.0}, [1.5, 2.5], None),
+        ({"output_tok_s": 16.01}, [1.5, 2.5], "output_tok_s"),
+        ({"output_tok_s": 14.99}, [1.5, 2.5], "output_tok_s"),
+        ({"output_tok_s": 16.01}, [1.4, 2.6], None),
+        ({"output_tok_s": 1e6}, [0.0, 4.0], None),
         ({"ttft_s": RUN["ttft_s"] | {"p50": 0.41}}, [2.0], "ttft_s"),
         ({"ttft_s": RUN["ttft_s"] | {"max": 2.1}}, [2.0], "ttft_s"),
         ({"ttft_s": RUN["ttft_s"] | {"mean": 0.14}}, [2.0], "ttft_s"),
@@ -299,7 +340,11 @@ RUN: Told = {
     ],
 )
 def test_times_and_rates_fit_each_other(altered: Told, walls: list[float], wrong: str) -> None:
-    assert wrong_time(RUN | altered, walls, len(walls) == 1) == wrong
+    assert wrong_time(RUN | altered, walls, True) == wrong
+
+
+def test_rates_of_rounds_that_wrote_otherwise_may_be_any() -> None:
+    assert wrong_time(RUN | {"output_tok_s": 99.0}, [2.0], False) is None
 
 
 def test_a_mean_may_differ_in_its_last_digit_and_no_more(real: Comparison) -> None:
@@ -348,6 +393,10 @@ def another_prompt(trace: Trace) -> Trace:
         (with_header(device_name="another"), "has device_name otherwise than the run"),
         (with_header(tensor_parallel=2), "has tensor_parallel otherwise than the run"),
         (with_header(leak=True), "has leak otherwise than the run"),
+        (
+            with_header(execution=ExecutionFacts(attention="fused")),
+            "has execution otherwise than the run",
+        ),
         (with_header(more={"unheard_of": 1}), "has a field 'unheard_of', which no recording has,"),
     ],
 )
@@ -370,13 +419,16 @@ def test_a_run_has_the_name_of_its_own_policy(real: Comparison) -> None:
         other = {of: renamed(getattr(real, of)) for of in every}
         return replace(real, names=["static", name], **other)
 
-    for free in ("continuous", "continuous, budget 8", "mine"):
-        assert fault_of(called(free), told_of(called(free))) is None
-    forged = called("dynamic")
-    assert fault_of(forged, told_of(forged)) == "has policy otherwise than the run of dynamic"
-    bare = replace(real.runs["continuous"], trace=None)
-    forged = replace(real, runs={**real.runs, "continuous": bare})
-    assert fault_of(forged, told_of(forged)) == "has no run of continuous"
+    for own in ("continuous", "continuous, budget 8"):
+        assert fault_of(called(own), told_of(called(own))) is None
+    for other in ("dynamic", "vLLM", "continuous (better)", "mine", ""):
+        forged = called(other)
+        assert fault_of(forged, told_of(forged)) == f"has policy otherwise than the run of {other}"
+    bare = {name: replace(run, trace=None) for name, run in real.runs.items()}
+    for other in ("continuous", "vLLM", "SGLang on 8 GPUs"):
+        forged = called(other)
+        forged.runs[other] = bare["continuous"]
+        assert fault_of(forged, told_of(forged)) == f"has no run of {other}"
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0])

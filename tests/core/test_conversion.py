@@ -301,6 +301,9 @@ def test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more(
     assert (tokens.fact, tokens.differ) == ("generation_tokens", int(apart is None))
     assert tokens.apart == (apart or 0)
     assert hits.first == "in all: 2 on record, 0 in the trace"
+    metrics.write_text("vllm:prefix_cache_hits_total 0.0\n")
+    (hits,) = compare_totals(metrics, [trace])
+    assert (hits.fact, hits.differ) == ("prefix_cache_hits", 0)
     for value in ("-1.0", "NaN", "+Inf", "1e999", "0.5", "1_0", "one"):
         metrics.write_text(f"vllm:generation_tokens_total 8.0\nvllm:other_total {value}\n")
         with pytest.raises(InflightError, match=r"^The counter other is .* which is no count"):

@@ -167,6 +167,8 @@ def test_lengths_of_our_own_still_open(tmp_path):
 def test_the_hit_ratio_follows_from_the_hashes(mooncake):
     data = read_dataset(mooncake)
     # Found: nothing; 1 2; 1 2, as the first prompt's block 3 was not full; nothing; 1 2.
+    made = [len(r.prompt_token_ids) for r in data.requests(50)]
+    assert made == [1436, 1948, 1948, 412, 1436] == [size.prompt_tokens for size in data.sizes]
     assert data.hit_ratio() == 512 * (0 + 2 + 2 + 0 + 2) / sum(
         512 * len(ids) - 100 for ids in HASHES
     )

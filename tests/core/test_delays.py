@@ -301,6 +301,7 @@ def test_a_gap_of_two_tells_what_is_computed_again_of_both():
     gaps = delays(record(config, *(request(*row) for row in asked))).gaps
     gap = next(g for g in gaps if g.beside and g.again)
     assert (gap.request, gap.beside, gap.since, gap.step, gap.again) == ("c", ("d",), 1, 12, 7)
+    assert not gap.uncompared  # of a pass that computes again nothing is claimed
     assert "they are preempted, away for" in plain(gap_sentence(gap))
     assert "and 7 tokens are computed again" in plain(gap_sentence(gap))
 
@@ -325,6 +326,8 @@ def test_prompts_in_a_pass_of_their_own_count_whole():
     )
     a, _ = adds_up(trace).requests
     assert parts(a)["others"] == 1_000 and steps(a)["others"] == 1 and a.uncompared_us == 0
+    (gap,) = (gap for gap in delays(trace).gaps if (gap.request, gap.step) == ("a", 3))
+    assert gap.prompts == (("b", 30),) and not gap.together and not gap.uncompared
 
 
 def test_a_request_that_ends_before_others_prompts_are_computed_owes_them_nothing():
@@ -370,7 +373,11 @@ def test_a_run_that_was_cut_is_followed_to_its_end():
     )
     assert (
         plain(wait_sentence(b))
-        == "b waits 29.0 ms and its first pass is not on record: no lane is free (29.0 ms)."
+        == "b waits 29.0 ms and its first pass is not on record: no lane is free."
+    )
+    two = b._replace(queued_us={"lanes": 20_000, "budget": 9_000})
+    assert plain(wait_sentence(two)).endswith(
+        ": no lane is free (20.0 ms), the token budget is spent (9.00 ms)."
     )
 
 

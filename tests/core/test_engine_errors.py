@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from core import (
@@ -155,6 +155,18 @@ def test_what_breaks_a_tokenizer_is_refused(given: str, odd: str) -> None:
     tokenizer.chat_template = "{{ messages[0].content }}"
     asked = {"text": {"prompt": odd}, "messages": {"messages": [{"role": "user", "content": odd}]}}
     refused(memory_engine(tokenizer=tokenizer), Request("odd", **asked[given]), "cannot encode")
+
+
+def test_a_prompt_of_which_no_token_is_left_is_refused() -> None:
+    """Spaces are stripped, and the template writes nothing else of a conversation."""
+    tokenizer = letters()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Strip()
+    tokenizer.chat_template = "{{ messages[0].content }} "
+    for said, asked in (
+        ("turns the prompt into no tokens", {"prompt": " "}),
+        ("cannot encode the conversation", {"messages": [{"role": "user", "content": " "}]}),
+    ):
+        refused(memory_engine(tokenizer=tokenizer), Request("odd", **asked), said)
 
 
 def test_an_unknown_token_asked_for_by_name_is_no_error() -> None:

@@ -44,6 +44,10 @@ def test_every_family_is_foreseen_exactly(family, tmp_path):
 
 def test_a_chat_template_is_one_in_a_file_of_its_own_too(tmp_path):
     folder = save(tmp_path / "own", "llama")
+    for said, has in (("{}", False), ("[]", False), ("{", False), ('{"chat_template": "a"}', True)):
+        (folder / "tokenizer_config.json").write_text(said)
+        assert forecast(str(folder)).has_chat_template is has
+    (folder / "tokenizer_config.json").unlink()
     assert not forecast(str(folder)).has_chat_template
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert forecast(str(folder)).has_chat_template

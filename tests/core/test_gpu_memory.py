@@ -22,6 +22,7 @@ from core.torch_engine.pool_size import (
     _largest_pass,
     foreseen_pool,
     measure_memory,
+    memory_used,
 )
 from worlds.families import world
 
@@ -113,6 +114,20 @@ def test_a_pass_is_measured_beside_the_weights_and_its_pool(monkeypatch):
         measure_memory(adapter, 1000, 3, 0.9, cpu.BACKEND)
 
 
+def test_what_a_run_has_used_of_a_gpu_is_on_record(monkeypatch):
+    """512 weights of two bytes; ten blocks of four tokens of eight bytes; and the peak."""
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 5 * GIB)
+    here = SimpleNamespace(
+        device=torch.device("cuda"),
+        model=torch.nn.Linear(32, 16, bias=False, dtype=torch.float16),
+        kv_bytes_per_token=8,
+    )
+    pool = SimpleNamespace(num_blocks=10, block_size=4)
+    assert memory_used(here, pool) == {"weights": 1024, "kv_pool": 320, "peak": 5 * GIB}
+    here.device = torch.device("cpu")
+    assert memory_used(here, pool) is None
+
+
 def test_a_pool_is_foreseen_beside_the_weights():
     assert [foreseen_pool("cuda", free, 60) for free in (100, 50)] == [40, 0]
     assert foreseen_pool("cuda", 2**40, 60) == 2**40 - 60
@@ -145,3 +160,7 @@ def test_what_a_gpu_lacks_is_noted_with_the_reason(monkeypatch, capability, dtyp
         told = [*first, *notes]
         assert len(chosen.notes) == len(told)
         assert all(part in note for part, note in zip(told, chosen.notes, strict=True))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # and with it
+    if notes:
+        with pytest.raises(InvalidConfig, match=r"8\.0 and later, and this GPU has 7\.5"):
+            choose_attention(here, EngineConfig(), Execution("triton"), None)

@@ -61,6 +61,22 @@ def header(**facts: Any) -> Header:
     return Header(**full | facts)
 
 
+def test_a_run_tells_every_fact_of_its_model() -> None:
+    """A key and a value of one number each are eight bytes of float32."""
+    assert memory_trace((2, 1)).header.model == ModelFacts(
+        name="memory",
+        type="memory",
+        parameters=0,
+        layers=1,
+        vocab_size=50,
+        context=4096,
+        eos_token_ids=(3,),
+        windows=(None,),
+        plug="none",
+        kv_bytes_per_token=8,
+    )
+
+
 def of_another(**facts: Any) -> Header:
     """Of another engine's run, with something in every field that only such a one has, but for what
     is given.

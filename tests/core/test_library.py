@@ -276,6 +276,7 @@ CALLS = {
     "a trace for a path": (lambda: Trace.load(memory_trace((2, 1))), "by its path, not Trace"),
     "no path": (lambda: memory_trace((2, 1)).save(None), "by its path, not None"),
     "no file": (lambda: Workload.load(None), "by its path, not None"),
+    "a word among requests": (lambda: Workload(["a"]), "holds requests, not str"),
     "a preset's requests": (lambda: Workload(inflight.preset("gpt2-six")), "a list of requests"),
     "a list of presets": (lambda: inflight.preset(["gpt2-six"]), "a name, not list"),
     "a number for a stream": (lambda: inflight.run_stream(simulated(), 5), "yields requests"),

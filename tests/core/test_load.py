@@ -65,6 +65,8 @@ def test_lengths():
     assert min(long_tail) >= 1 and statistics.mean(long_tail) == pytest.approx(32, rel=0.05)
     short = [s.output_tokens for s in itertools.islice(Lengths("1", "~3").sizes(1), 20_000)]
     assert statistics.mean(short) == pytest.approx(3, rel=0.03)
+    ones = itertools.islice(Lengths("~1", "1").sizes(1), 200)
+    assert {s.prompt_tokens for s in ones} == {1}
     for text in ("", "0", "5-2", "~0", "x", "1-2-3", "-4"):
         with pytest.raises(InflightError, match="is no length"):
             Lengths(text)

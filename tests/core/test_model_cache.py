@@ -39,7 +39,16 @@ def test_models_give_way_to_a_new_one_on_their_device(monkeypatch):
     """The least recently used first, until a tenth more is free than the new one takes. Each
     device has 100 bytes; of "meta" it is not known.
     """
-    sizes = {"a": 20, "b": 30, "c": 40, "d": 50, "e": 90, "f": 91, "shakespeare-char": 1}
+    sizes = {
+        "a": 20,
+        "b": 30,
+        "c": 40,
+        "d": 50,
+        "e": 90,
+        "f": 91,
+        "shakespeare-char": 1,
+        "shakespeare-bpe": 1,
+    }
     models, others = ModelCache(), [("a", "cuda"), ("shakespeare-char", "cpu")]
 
     def kept() -> list[tuple[str, str]]:
@@ -82,3 +91,6 @@ def test_models_give_way_to_a_new_one_on_their_device(monkeypatch):
     for name in "fbd":
         get(name, "meta")
     assert kept() == [others[1], ("f", "meta"), ("b", "meta"), ("d", "meta")], "three, and ours"
+    monkeypatch.setattr(memory, "free_memory", lambda device: 0)
+    get("shakespeare-bpe")  # ours are small: nobody asks for their room
+    assert kept()[-1] == ("shakespeare-bpe", "cpu")

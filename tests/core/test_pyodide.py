@@ -52,8 +52,12 @@ def test_what_is_fetched_is_what_npm_would_install():
 
 
 def test_it_is_fetched_once_and_only_byte_for_byte(registry, tmp_path, monkeypatch):
-    with pytest.raises(InflightError, match="needs the npm package pyodide"):
-        pyodide.find_pyodide()
+    for found in (None, "", "{}", "[]", "{"):  # no file, and those of no version
+        if found is not None:
+            (tmp_path / "node_modules" / "pyodide").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "node_modules" / "pyodide" / "package.json").write_text(found)
+        with pytest.raises(InflightError, match="needs the npm package pyodide .* has none"):
+            pyodide.find_pyodide()
     with pytest.raises(InflightError, match="is not pyodide .*, byte for byte"):
         pyodide.fetch_pyodide()
     assert not (tmp_path / "models").exists()

@@ -110,11 +110,49 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
     assert ranks(text(0, drop=("version", "vllm")), text(1)).faults == (
         "Rank 1 is of vLLM 0.32.0, rank 0 of vLLM.",
     )
-    late = clock(1) | {"monotonic_ns": clock(1)["monotonic_ns"] + LATER}
+    late = clock(1) | {of: clock(1)[of] + LATER for of in ("monotonic_ns", "wall_ns")}
     (parted,) = ranks(text(0), text(1, clock=late)).faults
     assert parted.startswith("Rank 0 had ended 5") and parted.endswith(
         "s before rank 1 began: these may be two runs."
     )
+
+
+OTHERS = " than rank 0: these may be ranks of two engines."
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (text(1), None),
+        (
+            text(1, max_num_batched_tokens=65),
+            "Rank 1 has another “max_num_batched_tokens”" + OTHERS,
+        ),
+        (text(1, dtype="bfloat16"), "Rank 1 has another “dtype”" + OTHERS),
+        (text(1, async_scheduling=True), "Rank 1 has another “async”" + OTHERS),
+        (text(1, vocab_size=4096), "Rank 1 has another “vocab_size”" + OTHERS),
+        (
+            text(1, clock=clock(1) | {"wall_ns": clock(1)["wall_ns"] + 10**9}),
+            "The clocks of rank 1 and rank 0 differ by 1.0 s: they were set, or are not of one"
+            " machine.",
+        ),
+        (text(1, clock=clock(1) | {"wall_ns": clock(1)["wall_ns"] + 10**8}), None),
+        (
+            text(0, rank=1),
+            f"{sum(len(step['arrived']) for step in records(0)[1:])} requests are in more than one"
+            " rank: these may be copies of one recording.",
+        ),
+    ],
+)
+def test_ranks_that_contradict_each_other_are_doubted(other: str, says: str | None):
+    assert ranks(text(0), other).faults == (() if says is None else (says,))
+
+
+def test_ranks_that_disagree_on_their_number_are_doubted():
+    absent = "Of 5 ranks, ranks 2, 3, 4 are not among these files."
+    said = "Rank 0 is said to be one of 3, and there are 5."
+    assert ranks(text(0, ranks=3), text(1, ranks=5)).faults == (absent, said)
+    assert ranks(text(0, ranks=5), text(1, ranks=5)).faults == (absent,)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,36 @@ def test_in_parts_a_recording_is_what_it_is_in_one_file(seed):
     assert replace(joined, header=whole.header) == whole
 
 
+SEAM = (
+    "Part {} does not begin where part {} ends: lines are missing between them, or they are of two"
+    " recordings."
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines", "said"),
+    [
+        ((1, 2, 3), (0, 1, 2), []),
+        ((3, 4, 5), (7, 8, 9), []),  # those before were deleted, to make room
+        ((1, 2, 3), (None, None, None), []),  # a recorder's own, which are not counted
+        ((1, 2, 4), (None, None, None), [(4, 2)]),
+        ((1, 1, 2), (None, None, None), [(1, 1)]),
+        ((1, 2, 3), (0, 3, 4), [(2, 1)]),
+        ((1, 2, 3), (0, 1, 1), [(3, 2)]),
+        ((1, 2, 3), (0, 1, None), [(3, 2)]),
+    ],
+)
+def test_parts_follow_each_other_line_by_line(parts, lines, said):
+    """Of a line that was lost, no number of a step need tell: it may have been a request's end."""
+    files = []
+    for number, (part, line) in enumerate(zip(parts, lines, strict=True)):
+        header = {**HEADER, "part": part} | ({} if line is None else {"line": line})
+        rows = (header, step(number, float(number)))
+        files.append((f"{number}.raw.jsonl", [json.dumps(row) + "\n" for row in rows]))
+    (recording,) = gathered(files)
+    assert recording.faults == [SEAM.format(*pair) for pair in said] and len(recording.steps) == 3
+
+
 def test_one_record_that_was_dropped_is_one():
     recording = read([step(0, 0.0), {"kind": "end", "dropped": 1}])
     assert recording.faults == ["The recorder could not keep up and dropped 1 record."]

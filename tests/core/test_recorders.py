@@ -448,6 +448,30 @@ def test_settings_that_are_none_leave_the_engine_without_a_recording(path, monke
     assert said.startswith("Inflight stopped recording: ValueError: ") and not path.exists()
 
 
+def test_settings_come_from_the_environment_as_the_documents_say(tmp_path, monkeypatch):
+    usual = {"hashed": False, "max_bytes": 268_435_456, "max_files": 16, "snapshot_steps": 64}
+    monkeypatch.chdir(tmp_path)
+    for given, chosen in (
+        ({"TRACE": "a.jsonl"}, {"place": Path("a.jsonl")}),
+        ({"TRACE": "http://host:1/?token=a"}, {"place": "http://host:1/?token=a"}),
+        ({"TRACE": "HTTPS://host"}, {"place": "HTTPS://host"}),
+        ({"TRACE": "a", "PROMPTS": "hashed"}, {"place": Path("a"), "hashed": True}),
+        ({"TRACE": "a", "MAX_MB": "0.5"}, {"place": Path("a"), "max_bytes": 524_288}),
+        ({"TRACE": "a", "MAX_FILES": "3"}, {"place": Path("a"), "max_files": 3}),
+        ({"TRACE": "a", "SNAPSHOT_STEPS": "0"}, {"place": Path("a"), "snapshot_steps": 0}),
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in given.items():
+                patch.setenv(f"INFLIGHT_{name}", value)
+            assert inflight_vllm.settings() == usual | chosen
+    for folder in (None, str(tmp_path)):
+        if folder:
+            monkeypatch.setenv("INFLIGHT_TRACE", folder)
+        place = inflight_vllm.settings()["place"]
+        assert place.parent == Path(folder or ".") and place.name.startswith("inflight-")
+        assert place.name.endswith(f"-{os.getpid()}.raw.jsonl")
+
+
 def test_what_is_decided_and_computed_is_recorded_field_by_field():
     """`new` joins with two cached tokens, `back` returns, `old` goes on with two drafts and another
     block, `same` with none.

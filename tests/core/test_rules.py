@@ -377,6 +377,11 @@ PARTS = (
     ("second", "request “r0” got one block twice", lambda e: with_change(e, "r0", (9, 9), False)),
     ("second", "a block has two owners", lambda e: with_change(e, "r0", (0,), False)),
     (
+        "second",
+        "request “r0” gave back a block that it does not hold",  # no window of ours passes one
+        lambda e: with_change(e, "r0", (), False, 0, (0,)),
+    ),
+    (
         "shares",
         "a block has two owners",
         lambda e: with_kv(

@@ -163,6 +163,19 @@ def test_what_is_cached_is_kept_and_nothing_else_is(caching: bool, taken: tuple[
     assert [change.added for change in changes] == [(0, 1), (), taken, ()]
 
 
+@pytest.mark.parametrize(("caching", "admitted"), [(True, [["r0"], ["r1"]]), (False, [["r0"], []])])
+def test_what_is_cached_takes_nothing_of_the_budget(
+    caching: bool, admitted: list[list[str]]
+) -> None:
+    """Of a budget of 12 r0's decode takes one, and r1's prompt of 12 cannot be cut: 4 are left of
+    it where the two blocks that it shares with r0 are cached.
+    """
+    rows = ((range(4, 12), 3, 0), ((*range(4, 12), 40, 41, 42, 43), 2, 1))
+    limits = {"max_num_batched_tokens": 12, "chunked_prefill": False, "block_size": 4}
+    world = world_of("continuous", rows, prefix_caching=caching, **limits)
+    assert [world.step().admitted for _ in range(2)] == admitted
+
+
 def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
     """r0's second block holds two tokens of its prompt and two that it wrote; no other two are
     taken for them.

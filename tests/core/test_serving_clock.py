@@ -1,5 +1,5 @@
 """The clock of an engine that serves, by hand: a clock that moves only when told, and a model whose
-passes take ten milliseconds.
+passes take ten milliseconds and begin one after their step.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import pytest
 
 from core import Engine, EngineConfig
 from core.account.metrics import metrics
+from core.account.request_times import request_times
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
 from core.serving.stream import TokenStream
@@ -18,7 +19,18 @@ from worlds.clock import Clock
 from worlds.serving import between_two_steps, checked, greedy, serving, whole
 from worlds.small import MemoryModel
 
-PASS, PREPARING = 0.01, 3.0  # seconds
+BEFORE, PASS, PREPARING = 0.001, 0.01, 3.0  # seconds
+STEP = BEFORE + PASS
+
+
+class Late(ModelRunner):
+    """Its passes begin a while after their step."""
+
+    clock: Clock
+
+    def launch(self, output, params):
+        self.clock.advance(BEFORE)
+        return super().launch(output, params)
 
 
 class Timed(MemoryModel):
@@ -34,7 +46,7 @@ class Timed(MemoryModel):
 
     def runner(self, num_blocks: int) -> ModelRunner:
         self.clock.advance(PREPARING)
-        return ModelRunner(self, num_blocks, 16, clock=self.clock)
+        return Late(self, num_blocks, 16, clock=self.clock)
 
 
 def test_times_are_counted_from_each_arrival_on_the_clock_of_its_run():
@@ -76,13 +88,17 @@ def test_times_are_counted_from_each_arrival_on_the_clock_of_its_run():
         a, b, c = (stream.times.to_json() for stream in asyncio.run(ask(made)))
         (first, _), (second, _) = made.sessions
         runs = [made.session(first), made.session(second)]
-    assert a == pytest.approx({"queue_s": 2.0, "ttft_s": 2.0 + PASS, "e2e_s": 2.0 + 2 * PASS})
-    assert b == pytest.approx({"queue_s": 1.0, "ttft_s": 1.0 + PASS, "e2e_s": 1.0 + 2 * PASS})
-    assert c == pytest.approx({"queue_s": 0.5, "ttft_s": 0.5 + PASS, "e2e_s": 0.5 + PASS})
+    waited = {"a": 2.0, "b": 1.0, "c": 0.5}  # until the step in which it joins
+    for (name, until), times in zip(waited.items(), (a, b, c), strict=True):
+        ends = until + (1 if name == "c" else 2) * STEP
+        told = {"queue_s": until + BEFORE, "ttft_s": until + STEP, "e2e_s": ends}
+        assert times == pytest.approx(told), name
+        if name != "c":  # whose run knows nothing of the time before it
+            assert request_times(runs[0])[name].to_json().items() >= times.items()
     assert [(r, t) for e in runs[0].events for r, t in e.arrived] == [("a", 5.0), ("b", 6.0)]
-    assert [e.t_start for e in runs[0].events] == pytest.approx([7.0, 7.0 + PASS])
+    assert [e.t_start for e in runs[0].events] == pytest.approx([7.0, 7.0 + STEP])
     assert [(r, t) for e in runs[1].events for r, t in e.arrived] == [("c", 0.0)]
     # Nobody was there before the first arrival: that time is not the run's.
-    assert [metrics(run)["wall_s"] for run in runs] == pytest.approx([2.0 + 2 * PASS, PASS])
+    assert [metrics(run)["wall_s"] for run in runs] == pytest.approx([2.0 + 2 * STEP, STEP])
     for run in runs:
         checked(run)

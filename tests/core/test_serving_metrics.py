@@ -5,6 +5,7 @@ clock whose steps take ten milliseconds.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -112,6 +113,24 @@ def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
     for name in ("request_time_per_output_token_seconds", "inter_token_latency_seconds"):
         assert value(metrics, f"{name}_sum") == pytest.approx(0.02 if "inter" in name else 0.01)
     assert value(metrics, "request_time_per_output_token_seconds_count") == 1
+
+
+def test_who_leaves_has_no_end() -> None:
+    """`b` has three tokens when its client leaves; `a` has its last at 31 ms."""
+    leaves = replace(request("b", 4, 9), leaves_after=3)
+    metrics = told_of(record(EngineConfig(max_num_seqs=2), request("a", 4, 4), leaves))
+    assert value(metrics, "request_success_total", finished_reason="abort") == 2
+    assert value(metrics, "generation_tokens_total") == 4 + 3
+    counted = {
+        "queue_time": 2,
+        "prefill_time": 2,
+        "inference_time": 1,
+        "decode_time": 1,
+        "time_per_output_token": 1,
+    }
+    for name, count in counted.items():
+        assert value(metrics, f"request_{name}_seconds_count") == count, name
+    assert value(metrics, "e2e_request_latency_seconds_sum") == pytest.approx(0.031)
 
 
 def test_pads_are_no_tokens_and_nothing_is_looked_for_where_nothing_is_cached() -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from core import Engine, EngineConfig, InflightError, Trace, Workload
 from core.cli import main
@@ -128,6 +129,14 @@ def test_a_model_that_cannot_be_shared_out_says_why(
     device = resolve_device("cpu")
     with pytest.raises(InflightError, match=words):
         load(name, device, resolve_dtype("auto", device))
+
+
+def test_a_device_that_the_processes_do_not_share_is_refused(two_processes, monkeypatch):
+    """What shares out a model also chooses its device; here the whole model stands in for it."""
+    monkeypatch.setattr(tensor_parallel, "loading_options", dict)
+    load("shakespeare-bpe", torch.device("cpu"), torch.float32)
+    with pytest.raises(InflightError, match="tensor parallelism runs on cpu here, not on meta"):
+        load("shakespeare-bpe", torch.device("meta"), torch.float32)
 
 
 def test_without_accelerate_a_sentence_names_it(two_processes, monkeypatch):

@@ -131,7 +131,7 @@ def test_a_place_is_given_back_once_however_often_it_is_freed():
     first.free()
     assert places.num_taken == 1
     with pytest.raises(
-        TooManyRequests, match="^1 of your requests are in progress; the limit per client is 2.$"
+        TooManyRequests, match="^1 of your requests is in progress; the limit per client is 2.$"
     ):
         places.take("a", 2)
     places.take("b", 2)
@@ -139,3 +139,9 @@ def test_a_place_is_given_back_once_however_often_it_is_freed():
         TooManyRequests, match="^3 requests are in progress; this server's limit is 3.$"
     ):
         places.take("a")
+    first = Places(ServingLimits(max_requests=1))
+    first.take("a")
+    with pytest.raises(
+        TooManyRequests, match="^1 request is in progress; this server's limit is 1.$"
+    ):
+        first.take("b")

@@ -556,7 +556,8 @@ def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None
     }
     prompts = steps(rows)[0]["passes"][0]
     decodes = next(p for e in steps(rows) for p in e["passes"] if p[3] == len(e["segments"]) == 3)
-    for forward, bucket in ((prompts, 64), (decodes, 4)):
+    beside = next(e for e in steps(rows) if {1} < {s[5] for s in e["segments"]})["passes"][0]
+    for forward, bucket in ((prompts, 64), (beside, 64), (decodes, 4)):
         for other in (forward[3], bucket - 1, bucket + 1, 2 * bucket):
             forward[8] = other
             assert "cannot have been a CUDA graph" in refusal(rows)

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from core.cli import main
-from core.cli.check import findings
 from core.errors import InvalidTrace
-from core.proof.verify import OTHERS, verify
+from core.proof.verify import OTHERS, check, findings, verify
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
@@ -519,3 +518,4 @@ def test_the_json_tells_every_sentence_of_the_console(capsys: pytest.CaptureFixt
     found = json.loads(capsys.readouterr().out)["findings"]
     assert told == ["one-request.jsonl is valid: 12 steps, 12 tokens, 1 request.", *found]
     assert any("taken on trust" in said for said in found)
+    assert repr(check(TRACES / "one-request.jsonl")).splitlines() == found

@@ -50,6 +50,9 @@ test("the same requests are the same text, whatever the order of keys; the unit 
   for (const more of [{ priority: 1 }, { leaves_after: 3 }])
     assert.notEqual(canonical({ requests: [{ ...request, ...more }] }), said);
   assert.equal(canonical({ requests: [{ ...request, priority: 0, leaves_after: null }] }), said);
+  const usual = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
+  const told = { ...request, sampling: { ...usual, ...request.sampling } };
+  assert.equal(canonical({ requests: [told] }), said, "what is usual need not be said");
 });
 
 test("what the form cannot show is neither a link's spec nor a saved workload", () => {
@@ -338,4 +341,50 @@ test("what no link can show is said with a way to save it, in the page's languag
     for (const words of card(share).slice(0, 2)) assert.doesNotMatch(words, /This|There|No /);
   assert.equal(card(watch())[2], "Als eine Seite speichern (HTML)");
   speak(null);
+});
+
+test("the code that embeds a run names its step and what is chosen, and there is none for a run of no address", () => {
+  const createElement = (tag) => {
+    const el = new El(tag);
+    return Object.defineProperty(el, "outerHTML", { get: () => [...el.attributes] });
+  };
+  globalThis.document = documentOf({ createElement, baseURI: "http://page.test/in/" });
+  const code = (given = {}, chosenTheme = null) => {
+    const app = {
+      ...{ entry: { name: "kv", title: "Small" }, options: { embed: "embed.html" } },
+      ...{
+        ranks: {},
+        pair: {},
+        alone: null,
+        clock: false,
+        index: 2,
+        store: { state: { chosenTheme } },
+      },
+      run: { length: 9, stepOf: (index) => index + 10 },
+      ...given,
+    };
+    return of(Address, { app }).embedCode;
+  };
+  const src = (...given) => Object.fromEntries(code(...given)).src;
+  const page = "http://page.test/in/embed.html#run=kv";
+  assert.deepEqual(code(), [
+    ["src", `${page}&view=lanes,row,mask&step=12`],
+    ["title", "Inflight: Small"],
+    ["width", "720"],
+    ["height", "560"],
+    ["style", "border: 0"],
+    ["loading", "lazy"],
+  ]);
+  assert.equal(src({ alone: "kv" }), `${page}&view=kv&step=12`);
+  assert.equal(src({ alone: "queue" }), src(), "no figure can show it");
+  const chosen = src({ clock: true }, "dark");
+  assert.equal(chosen, `${page}&view=lanes,row,mask&step=12&axis=time&theme=dark`);
+  for (const given of [
+    { options: {} },
+    { entry: { spec: {} } },
+    { ranks: { current: {} } },
+    { pair: { address: {} } },
+    { run: { length: 0 } },
+  ])
+    assert.equal(code(given), null);
 });

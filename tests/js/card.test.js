@@ -29,6 +29,24 @@ test("play ends at the last step, of a single one too", ({ mock }) => {
   assert.deepEqual([played(1, 3), played(3, 3), played(0, 0)], [[2, 3], [0, 1, 2, 3], [0]]);
 });
 
+test("a card stands where a hand or else the text has put it, and else at its first place", () => {
+  const at = (held, wanted) =>
+    Object.assign(Object.create(Card.prototype), {
+      ...{ slider: { key: "n", from: 2, to: 9 }, held, wanted },
+    }).position();
+  const places = [
+    [{ n: 4 }, { n: 5 }],
+    [null, { n: 5.4 }],
+    [null, { n: 99 }],
+    [null, { other: 1 }],
+    [null, null],
+  ];
+  assert.deepEqual(
+    places.map((place) => at(...place)),
+    [4, 5, 9, 2, 2],
+  );
+});
+
 test("a figure that is given back to the text stands, and offers the way back only where there is one", ({
   mock,
 }) => {

@@ -475,3 +475,189 @@ test("Compare begins with what its address names, or says what there is not", as
     "The comparisons could not be loaded: it is away.",
   ]);
 });
+
+test("statistics stay open or closed for the next visit, and are open on paper alone", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const [stored, heard] = [new Map(), {}];
+  let themes = 0;
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => stored.get(key) ?? null,
+    setItem: (key, text) => stored.set(key, text),
+    removeItem: (key) => stored.delete(key),
+  });
+  window.addEventListener = (name, act) => (heard[name] = act);
+  const folded = () => {
+    const fold = Object.assign(new El("details"), { open: null });
+    const compare = of(Compare, { $: () => fold, _theme: () => (themes += 1) });
+    compare._fold();
+    const set = (open) => {
+      fold.open = open;
+      fold.dispatchEvent(new Event("toggle"));
+    };
+    return { fold, set };
+  };
+  const { fold, set } = folded();
+  assert.equal(fold.open, false);
+  set(true);
+  assert.equal(folded().fold.open, true);
+  set(false);
+  assert.equal(folded().fold.open, false);
+  const last = folded();
+  let printed = 0;
+  for (const isOpen of [false, true]) {
+    last.set(isOpen);
+    heard.beforeprint();
+    assert.deepEqual([last.fold.open, themes], [true, (printed += 1)]);
+    last.set(last.fold.open); // a browser tells it of the change
+    heard.afterprint();
+    assert.equal(last.fold.open, isOpen);
+    last.set(last.fold.open);
+    t.mock.timers.tick(0);
+    assert.equal(folded().fold.open, isOpen, "paper changes nothing that is kept");
+  }
+  last.set(false);
+  assert.equal(folded().fold.open, false);
+});
+
+test("the comparison that is shown is marked in every list, and scrolled to", () => {
+  const chips = ["a", "b"].map((name, n) =>
+    Object.assign(new El(), { dataset: { name }, offsetLeft: 100 + 200 * n, offsetWidth: 150 }),
+  );
+  const list = Object.assign(new El("select"), { options: [{ value: "" }, { value: "b" }] });
+  const querySelectorAll = (what) => (what === "select.group" ? [list] : chips);
+  const strip = {
+    ...{ offsetLeft: 20, scrollLeft: 0, clientWidth: 260 },
+    querySelector: () => chips.find((chip) => chip.classes.has("on")) ?? null,
+  };
+  const chooser = of(Chooser, { root: { querySelectorAll }, strip, fit: () => (fits += 1) });
+  let fits = 0;
+  const marked = (name, scrollLeft = 0) => {
+    strip.scrollLeft = scrollLeft;
+    chooser.mark(name);
+    const on = [...chips, list].map((el) => el.classes.has("on"));
+    return [on.join(), list.value, strip.scrollLeft];
+  };
+  assert.deepEqual(marked("a"), ["true,false,false", "", 0]);
+  assert.deepEqual(marked("b"), ["false,true,true", "b", 268], "it begins 280 pixels on");
+  assert.deepEqual(marked("b", 170), ["false,true,true", "b", 170], "it is in sight");
+  assert.deepEqual(marked("b", 169), ["false,true,true", "b", 268]);
+  assert.deepEqual(marked("a", 81), ["true,false,false", "", 68]);
+  assert.deepEqual(marked("c", 81), ["false,false,false", "", 81]);
+  assert.equal(fits, 6, "the one that is shown is among those that fit");
+});
+
+test("a race begins with the contenders that its document names, or with all if these are too few or it is live", () => {
+  const chosen = (race, source = "recorded", kind = "comparison") => {
+    const plans = [];
+    const idle = new Proxy({}, { get: () => () => {} });
+    const compare = of(Compare, {
+      ...{ root: new El(), $: finding(), empty() {}, bar: idle, equivalence: idle, chooser: idle },
+      ...{ _who() {}, _race() {}, _say() {}, _remember() {}, _showPlan: (doc) => plans.push(doc) },
+    });
+    compare.root.toggleAttribute = () => {};
+    const run = { header: { workload: { requests: [] } } };
+    const doc = {
+      kind,
+      names: ["a", "b", "c", "d"],
+      runs: { a: run, b: run, c: run },
+      race,
+      source,
+    };
+    compare.show(doc, null);
+    return compare.chosen ? [...compare.chosen].join("") : plans.length;
+  };
+  assert.deepEqual(
+    [["a", "c"], ["b", "d"], ["b"], []].map((race) => chosen(race)),
+    ["ac", "abc", "abc", "abc"],
+  );
+  assert.equal(chosen(["a", "c"], "live"), "abc");
+  assert.equal(chosen(["a", "c"], "recorded", "plan"), 1);
+});
+
+test("the layout follows the width, and is drawn anew when it changes; a projector has the whole one", () => {
+  const [page, drawn, root] = [{ clientWidth: 0 }, [], new El()];
+  const strips = [];
+  root.toggleAttribute = (name, on) => strips.push([name, on]);
+  const compare = of(Compare, {
+    ...{ root, $: () => page, layout: null, presenter: false, chooser: { fit() {} } },
+    ...{
+      race: { redraw: () => drawn.push("race") },
+      charts: { repaint: () => drawn.push("charts") },
+    },
+  });
+  const at = (width, presenter = false) => {
+    page.clientWidth = width;
+    compare.presenter = presenter;
+    compare._size();
+    return [root.dataset.layout, drawn.splice(0).join()];
+  };
+  assert.deepEqual(at(0), [undefined, ""], "it is not on screen");
+  assert.deepEqual(at(400), ["phone", "race,charts"]);
+  assert.deepEqual(at(410), ["phone", ""]);
+  assert.deepEqual(at(2000), ["desk", "race,charts"]);
+  assert.deepEqual(at(400, true), ["desk", ""]);
+  assert.deepEqual(
+    strips.map(([name, on]) => `${name} ${on}`),
+    ["data-strip true", "data-strip true", "data-strip false", "data-strip false"],
+  );
+});
+
+test("a press on a chart chooses what it stands for; a chart that cannot be drawn says so and is tried again", async () => {
+  const [picked, heard, listens] = [[], {}, { on: (name, act) => (heard[name] = act) }];
+  let isBroken = false;
+  const Plotly = {
+    newPlot: async () => {
+      if (isBroken) throw new Error("no WebGL");
+    },
+  };
+  const charts = of(Charts, {
+    _plotly: Promise.resolve({ Plotly }),
+    options: {
+      ...{ palette: () => ({ hues: Array(8).fill({ solid: "#000000" }), panel: "#ffffff" }) },
+      ...{ phone: () => false, picked: (n) => picked.push(n) },
+    },
+  });
+  const panel = () => ({
+    ...{ data: { figure: { data: [], layout: {} } }, el: { isConnected: true } },
+    plot: Object.assign(new El(), listens, { className: "waiting" }),
+  });
+  const drawn = panel();
+  await charts._draw(drawn);
+  await charts._draw(drawn); // it is
+  assert.deepEqual([drawn.drawn, drawn.plot.classes.has("waiting")], [true, false]);
+  for (const customdata of [3, undefined, "3"]) heard.plotly_click({ points: [{ customdata }] });
+  assert.deepEqual(picked, [3]);
+  isBroken = true;
+  const failed = panel();
+  await charts._draw(failed);
+  assert.equal(failed.plot.textContent, "The chart could not be drawn (no WebGL).");
+  assert.deepEqual([failed.drawn, charts._plotly], [false, null]);
+});
+
+test("a figure is saved as a picture of its own size, as sharp as paper needs it", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  /** @type {any} */ let saved;
+  URL.createObjectURL = (blob) => ((saved = blob), "blob:");
+  const asked = [];
+  const Plotly = { toImage: async (...given) => asked.push(given) && "data:image/png;base64,AQID" };
+  const said = [];
+  const options = { toast: (sentence) => said.push(sentence) };
+  const charts = of(Charts, { of: "six", _plotly: Promise.resolve({ Plotly }), options });
+  const figure = { data: [1], layout: { title: "x", width: 5 } };
+  await charts._save({ name: "a_b", figure }, "png");
+  assert.deepEqual(
+    [...new Uint8Array(await saved.arrayBuffer()), saved.type],
+    [1, 2, 3, "image/png"],
+  );
+  const [[{ data, layout }, how]] = asked;
+  const { width, height } = layout;
+  assert.deepEqual(
+    [data, layout.title, how],
+    [[1], "x", { format: "png", width, height, scale: 2 }],
+  );
+  assert.ok(width > height && height >= 400);
+  charts._plotly = Promise.reject(new Error("it is away"));
+  await charts._save({ name: "a_b", figure }, "png");
+  assert.deepEqual(said, ["The figure could not be saved: it is away."]);
+  assert.equal(charts._plotly, null, "it is fetched again");
+});

@@ -47,6 +47,14 @@ test("what nothing proves of a run from a file is named, and of no other run", (
     assert.equal(trust(source), undefined);
     assert.equal(trust(source, "recorded"), undefined);
   }
+  // an engine that is followed may write anything; the server's own is no stranger
+  const followed = (engine) => facts({ source: "recorded", engine }, { goesOn: true });
+  assert.match(followed({ name: "vLLM", version: "1" })["Taken on trust"], said);
+  assert.equal(followed(undefined)["Taken on trust"], undefined);
+  assert.equal(
+    facts({ source: "recorded", engine: { name: "vLLM" } })["Taken on trust"],
+    undefined,
+  );
 });
 
 test("times of a data sheet are told with what is assumed, or not at all", () => {

@@ -521,6 +521,24 @@ test("a request that goes on is cancelled, one that ended or was lost leaves the
   assert.deepEqual(done, ["cancel", "forget", "forget"]);
 });
 
+test("how a request ended is read out with its answer, once, but not after a reload", () => {
+  const heard = new El();
+  const mine = { asking: new Set() };
+  const list = of(OwnList, { mine, heard, rows: new Map(), shown: () => ({ run: null }) });
+  const own = { id: "r0", prompt: "Why?", text: "So it ", ends: [3, 6] };
+  const row = list._row(own);
+  list._fill(own, row);
+  assert.equal(heard.textContent, "");
+  const went = { waited_s: 0.5, tokens: 3, steps: 3, others: 0 };
+  Object.assign(own, { text: "So it is.", ends: [3, 6, 9], went, ended: {} });
+  list._fill(own, row);
+  const done = "Done: you waited 500 ms, wrote 3 tokens in 3 steps, alone. So it is.";
+  assert.equal(heard.textContent, done);
+  heard.textContent = "";
+  for (const again of [row, list._row(own)]) list._fill(own, again);
+  assert.equal(heard.textContent, "");
+});
+
 test("the room is no view of Watch once Live is left", () => {
   const [root, tabs] = [new El(), new El()];
   tabs.className = "view-tabs";

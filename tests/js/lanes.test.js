@@ -153,6 +153,41 @@ test("on the clock of an asynchronous run each lane is struck through where the 
   assert.deepEqual([struck(of(), false), struck(of(false))], [[0], [0]]);
 });
 
+test("on a clock, decodes that touch are one box without a seam, and each chunk has its own", () => {
+  const timed = (/** @type {number} */ step, /** @type {object} */ what) => ({
+    ...event(step, what),
+    tStart: step * 0.7,
+    tEnd: (step + 1) * 0.7,
+  });
+  const steps = runOf([
+    timed(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3)],
+    }),
+    timed(1, { segments: [prefill("a", 0, 3)], sampled: samples("a") }),
+    ...[2, 3, 4].map((n) => timed(n, { segments: [decode("a", 0, n + 4)], sampled: samples("a") })),
+  ]);
+  const boxes = (/** @type {boolean} */ clock) => {
+    const [g, ink] = [new Recorder(), new LaneInk()];
+    const scale = laneScale(steps, clock, 24, 10);
+    ink.place(steps, { w: 500, h: 100, d: 1 }, { scale, axis: 0, font: 11, end: 500 });
+    ink.drawLanes(g, { run: steps, palette: g.palette, focus: null, presenter: false });
+    return g.boxes.filter(({ h }) => h === g.boxes[0].h).map(({ x, w }) => [x, w]);
+  };
+  // 7 pixels a step, two chunks and then three decodes
+  assert.deepEqual(boxes(true), [
+    [24, 7],
+    [31, 7],
+    [38, 21],
+  ]);
+  assert.deepEqual(
+    boxes(false),
+    [24, 34, 44, 54, 64].map((x) => [x, 9]),
+    "by steps",
+  );
+});
+
 test("the token that ends an answer is said to be its end", () => {
   const ended = runOf([
     event(0, {

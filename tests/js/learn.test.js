@@ -605,3 +605,45 @@ test("of a mask's mistakes those that were painted come first, and three are tol
   paint._fill((q, k) => paint.ask.allowed[q][k] === "1");
   assert.ok(!paint.cells.flat().some((el) => el.classes.has("wrong")));
 });
+
+test("a stop's buttons, a swipe and a letter in its text do what they say", () => {
+  const [$, did] = [finding(), []];
+  const heard = (name) => (given) => did.push(given === undefined ? name : `${name} ${given}`);
+  const requests = ["A", "B"].map((letter) => ({ letter }));
+  const state = { run: { requests }, hovered: null };
+  const learn = of(Learn, {
+    ...{ $, go: heard("go"), close: heard("close"), enlarge: heard("enlarge"), large: true },
+    ...{ speak: heard("speak"), _fitType: heard("fit") },
+    watch: { state, hover: (to) => heard("hover")(to && to.request.letter) },
+  });
+  window.addEventListener = /** @type {any} */ ((name, act) => name === "resize" && act());
+  learn._buttons();
+  assert.deepEqual(did.splice(0), ["fit"], "at each change of the window's size");
+  for (const [n, name] of ["next", "back", "lessons", "presenter"].entries()) {
+    $(`.${name}-button`).dispatchEvent(Object.assign(new Event("click"), { detail: 1 }));
+    assert.deepEqual(did.splice(0), [["go 1", "go -1", "close", "enlarge false"][n]]);
+  }
+  $(".next-button").dispatchEvent(new CustomEvent("click", { detail: 2 }));
+  assert.deepEqual(did, [], "a double click skips no stop");
+  $(".language").value = "de";
+  $(".language").dispatchEvent(new Event("change"));
+  assert.deepEqual(did.splice(0), ["speak de"]);
+  const finger = (kind, clientX) => {
+    const at = { clientX, clientY: 0, isPrimary: true, pointerType: "touch" };
+    $(".stop-scroll").dispatchEvent(Object.assign(new Event(kind), at));
+  };
+  finger("pointerdown", 100);
+  finger("pointerup", 20);
+  assert.deepEqual(did.splice(0), ["go 1"]);
+  let x = 0;
+  const over = (letter) => {
+    const card = $(".stop-card");
+    card.closest = () => letter && { dataset: { letter } };
+    card.dispatchEvent(Object.assign(new Event("pointerover"), { clientX: (x += 1), clientY: 0 }));
+    return did.splice(0);
+  };
+  assert.deepEqual(over("B"), ["hover B"]);
+  assert.deepEqual([over(null), over("C")], [[], []], "nothing is lit");
+  state.hovered = requests[1];
+  assert.deepEqual(over(null), ["hover null"]);
+});

@@ -116,6 +116,35 @@ test("that the engine starts is said once: in the lanes, or on the card while th
   assert.equal(said(true)[1], false);
 });
 
+test("whoever leaves Live finds the player as it was: neither presented nor empty", () => {
+  const left = (run, presenter) => {
+    const did = [];
+    const heard = (name) => (given) => did.push([name, given]);
+    const names = ["lead", "present", "empty", "restore", "start"];
+    const watch = Object.fromEntries(names.map((name) => [name, heard(name)]));
+    const before = { shown: { run } };
+    const live = of(Live, {
+      ...{ fleet: null, following: null, room: { leave() {} }, before },
+      watch: { ...watch, state: { presenter } },
+    });
+    live.left();
+    live.left(); // what is left is left
+    return did;
+  };
+  const shown = { shown: { run: "a run" } };
+  assert.deepEqual(left("a run", true), [
+    ["lead", null],
+    ["present", false],
+    ["empty", null],
+    ["restore", shown],
+  ]);
+  assert.deepEqual(left(null, false), [
+    ["lead", null],
+    ["empty", null],
+    ["start", undefined],
+  ]);
+});
+
 test("the buttons of ranks are told anew in another language, and press what is on screen", () => {
   const view = new FollowedView(
     /** @type {any} */ (new El()),

@@ -1,12 +1,14 @@
 // The engine's files on their way.
 
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
 import { Download } from "../../assets/engine/download.js";
 import { Files } from "../../assets/engine/loading.js";
+import { cacheOf } from "./tabs.js";
 
 const small = gzipSync(randomBytes(3000));
 const large = gzipSync(randomBytes(2.1e7));
@@ -54,21 +56,12 @@ test("what is here already is not counted again, and a download that nobody wait
     said.map(({ total }) => total).filter((total) => total !== large.length),
     [],
   );
+  const counted = said.map(({ done, total, kept, what }) => [done <= total, kept, what]);
+  assert.ok(counted.every(([isLess, kept]) => isLess && kept === false));
+  assert.deepEqual(new Set(counted.map(([, , what]) => what)), new Set(["m/weights"]));
   files.leave("m/weights");
   await assert.rejects(passing, /broke off/);
 });
-
-/** What a browser keeps, by address. */
-function cacheOf(/** @type {[string, Response][]} */ ...kept) {
-  const all = new Map(kept);
-  return /** @type {any} */ ({
-    all,
-    keys: async () => [...all.keys()].map((url) => ({ url })),
-    match: async (url) => all.get(url),
-    put: async (url, answer) => all.set(url, answer),
-    delete: async (url) => all.delete(url),
-  });
-}
 
 test("a file that was fetched is kept, and is not fetched again", async () => {
   host();
@@ -84,18 +77,19 @@ test("a file that was fetched is kept, and is not fetched again", async () => {
 });
 
 test("of a download that breaks off the pieces are kept, if they are as its host sends them", async () => {
-  const keptOf = async (bytes) => {
+  const keptOf = async (bytes, readsOn = true) => {
     const cache = cacheOf();
     globalThis.fetch = async () => new Response(bytes);
     const download = new Download("http://page.test/m.gz", 9e6, cache);
     await download.begin();
-    while (await download.next());
+    while ((await download.next()) && readsOn);
     await download.failed();
     return [...cache.all.keys()];
   };
   const packed = large.subarray(0, 5e6);
   assert.deepEqual(await keptOf(packed), ["http://page.test/m.gz?from=0"]);
   assert.deepEqual(await keptOf(new Uint8Array(5e6)), [], "its host has unpacked it");
+  assert.deepEqual(await keptOf(packed, false), [], "it is what came that is of no use");
 });
 
 test("a start that cannot read its manifest leaves what this browser keeps", async () => {
@@ -130,4 +124,39 @@ test("of a download whose pieces are all here its last bytes are asked for, not 
   );
   await new Download("http://page.test/m", 10, cache).begin();
   assert.equal(asked, "bytes=8-");
+});
+
+test("what is no file of the engine is refused, in a sentence that says what to do", async () => {
+  const gone = "The engine's files have changed since this page was opened: load the page again.";
+  const unreached = "The engine's files cannot be reached: try again, or load the page again.";
+  const broken = "The download of the engine broke off: try again.";
+  const said = async (answer, name = "python.zip.gz") => {
+    Object.assign(globalThis, { caches: undefined });
+    globalThis.fetch = /** @type {any} */ (
+      async (url) => (url.endsWith(name) ? answer() : new Response(JSON.stringify(manifest)))
+    );
+    const files = new Files("http://page.test/engine/", ({ done, total }) =>
+      assert.ok(done >= 0 && done <= total),
+    );
+    const found = files.get(["python.zip"]);
+    return found.then(
+      (all) => all.get("python.zip").byteLength,
+      (error) => [error.message, error.lasting],
+    );
+  };
+  const status = (code) => () => new Response("", { status: code });
+  const away = async () => {
+    throw new TypeError("Failed to fetch");
+  };
+  assert.equal(await said(() => new Response(small)), 3000);
+  assert.equal(await said(() => new Response(new Uint8Array(9000))), 9000, "its host unpacked it");
+  assert.deepEqual(await said(status(404)), [gone, false]);
+  assert.deepEqual(await said(status(503)), [unreached, false]);
+  assert.deepEqual(await said(away), [unreached, false]);
+  assert.deepEqual(await said(() => new Response("<!doctype html>")), [gone, false]);
+  assert.deepEqual(await said(() => new Response("")), [gone, false]);
+  assert.deepEqual(await said(() => new Response(small.subarray(0, 2000))), [broken, false]);
+  const more = Buffer.concat([small, small]);
+  assert.deepEqual(await said(() => new Response(more)), [broken, false]);
+  assert.deepEqual(await said(() => new Response("no JSON"), "manifest.json"), [broken, false]);
 });

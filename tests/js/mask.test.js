@@ -308,6 +308,24 @@ test("beside each query stands its own token, above the keys their letters", () 
   );
 });
 
+test("where rows are too low for words, letters that are too near stand beside each other", () => {
+  const letters = (/** @type {number} */ ch) => {
+    const g = new Recorder();
+    inkLabels(sheet(g, { at: { ...AT, ch, y: (q) => ch * q } }));
+    return g.texts.filter(({ x }) => x < AT.gutter).map(({ text, x, y }) => [text, x, y]);
+  };
+  // rows 0 to 2, and 3 to 5 with two pads
+  const end = AT.gutter - 7;
+  assert.deepEqual(letters(8), [
+    ["A", end, 12],
+    ["B", end, 36],
+  ]);
+  assert.deepEqual(letters(2), [
+    ["A", end, 3],
+    ["B", end - 10, 9],
+  ]);
+});
+
 test("a token's query is the row that ends with its own key", () => {
   for (const item of padded.items)
     for (let position = item.start; position < item.kvLen; position += 1) {

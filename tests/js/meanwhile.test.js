@@ -227,8 +227,7 @@ async function trial(/** @type {any} */ t) {
   };
   await soon();
   frame.dispatchEvent(new Event("load"));
-  await say({ kind: "started" });
-  await say({ kind: "ready", id: 1 });
+  for (const kind of ["started", "loading", "alive", "ready"]) await say({ kind, id: 1 });
   return { job, first, say };
 }
 
@@ -549,4 +548,118 @@ test("a comparison that comes once another run is on screen is not put below it"
   const stayed = beside._recorded("c");
   asked.done({});
   await assert.rejects(stayed, TypeError, "with the same run on screen the comparison is read");
+});
+
+test("a run of the form says how it goes, and is kept and addressed only if it is what is on screen at its end", async () => {
+  const { Editor } = await import("../../assets/player/watch/editor.js");
+  const asked = async ({
+    isOpen = true,
+    ran = true,
+    left = false,
+    ended = {},
+    changed = false,
+    said = [],
+  }) => {
+    const did = [];
+    const heard =
+      (name) =>
+      (...given) =>
+        did.push([name, ...given].join(" "));
+    const run = { run: "its" };
+    const live = { run: null, ended: ended && { run, entry: ended } };
+    const app = /** @type {any} */ ({
+      ...{ live, running: false, toast: (words) => did.push(`toast ${words}`) },
+      ...{ bar: { marks: heard("marks") }, address: { write: heard("address") } },
+    });
+    const button = { textContent: "" };
+    const editor = of(Editor, {
+      ...{ app, model: { weigh: heard("weigh") }, titleOf: () => "a title", asShown: null },
+      frame: {
+        busy: heard("busy"),
+        say: heard("say"),
+        progress: heard("progress"),
+        isOpen,
+        button,
+      },
+      keep: async (kept, entry, spec, title) => did.push(`keep ${kept === run} ${title}`),
+      spec: () => ({ a: changed ? 2 : 1 }),
+    });
+    const start = async (tell) => {
+      for (const [what, ...given] of said) tell[what](...given);
+      live.run = run;
+      app.run = left ? {} : run;
+      return ran;
+    };
+    assert.equal(await editor._running({ a: 1 }, "It starts.", start), ran);
+    return [did.join(" · "), editor.asShown, button.textContent];
+  };
+  const whole = "busy true · say It starts. · busy false · weigh";
+  const kept = `${whole} · keep true a title · marks`;
+  assert.deepEqual(await asked({}), [`${kept} · address`, '{"a":1}', "Run"]);
+  assert.equal((await asked({ changed: true }))[2], "Run these changes");
+  assert.deepEqual(await asked({ left: true }), [kept, null, ""]);
+  assert.deepEqual(await asked({ ran: false }), [whole, null, ""]);
+  assert.deepEqual((await asked({ ended: null }))[0], `${whole} · address`);
+  const said = [
+    ["progress", 0.5, "Half."],
+    ["done", "Done."],
+    ["failed", "It failed.", null],
+  ];
+  const begins = "busy true · say It starts.";
+  const ends = "busy false · weigh";
+  assert.equal(
+    (await asked({ said, ran: false }))[0],
+    `${begins} · progress 0.5 · say Half. · say Done. · say It failed. true  · ${ends}`,
+  );
+  assert.equal(
+    (await asked({ said, ran: false, isOpen: false }))[0],
+    `${begins} · progress 0.5 · say Half. · toast Half. · say Done. · say It failed. true  · toast It failed. · ${ends}`,
+  );
+  const busy = { running: true, toast: (words) => assert.match(words, /already in progress/) };
+  assert.equal(await of(Editor, { app: busy })._running({}, "", () => {}), false);
+});
+
+test("while a leak is run it says how far that is; without a kept run it says why", async () => {
+  const { Leak } = await import("../../assets/player/watch/leak.js");
+  const asked = [];
+  const after = async (answer, { spec = {}, steps = [], ...more } = {}) => {
+    const [told, toasts] = [[], []];
+    const leak = of(Leak, {
+      _tell: (words) => told.push(words),
+      app: {
+        ...{ pair: {}, run: { header: {} }, entry: null, visit: { visitor: "me" }, ...more },
+        ...{ toast: (sentence) => toasts.push(sentence), fetch: () => new Promise(() => {}) },
+        editor: { specOnScreen: async () => spec },
+        engines: {
+          async ask(...given) {
+            asked.push(given.slice(0, 3));
+            for (const step of steps) given[3](step);
+            return answer;
+          },
+        },
+      },
+    });
+    await leak.toggle();
+    return [told, toasts];
+  };
+  const steps = [
+    { step: null, loading: {} },
+    { step: null, ahead: 2 },
+    { step: null },
+    { step: 7 },
+  ];
+  const words = ["loading the model", "2 ahead", "starting", "step 7"];
+  assert.deepEqual(await after({}, { spec: { a: 1 }, steps }), [
+    ["starting", ...words, ""],
+    ["the server kept nothing"],
+  ]);
+  assert.deepEqual(asked.splice(0), [["leak", { a: 1 }, "me"]]);
+  assert.deepEqual((await after({ unkept: "It is full." }))[1], ["It is full."]);
+  asked.length = 0;
+  assert.deepEqual(await after({}, { spec: null }), [["starting", ""], []]);
+  const flips = [];
+  const pair = { leaks: true, other: {}, flip: () => flips.push("flipped") };
+  assert.deepEqual(await after({}, { pair }), [[], []]);
+  assert.deepEqual(await after({}, { run: { header: { leak: true } } }), [[], []], "it leaks");
+  assert.deepEqual([flips, asked], [["flipped"], []]);
 });

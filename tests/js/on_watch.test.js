@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { documentOf, El, Event, finding, of, soon } from "./elements.js";
-import { arrivals, event, runOf } from "./worlds.js";
+import { admissions, arrivals, event, runOf } from "./worlds.js";
 
 /** @type {Record<string, (e: any) => void>} */
 const keys = {};
@@ -63,6 +63,35 @@ test("an arrow takes a step, with Shift ten, either way; other keys go where the
     ["PageUp", "PageDown", "Home", "End"].flatMap((key) => after(key)),
     ["to 30", "to 50", "to 0", "to Infinity"],
   );
+});
+
+test("every key of the list of keys does something, and no other key", () => {
+  /** @type {any} */
+  const all = new Proxy(none, { get: () => all, apply: () => all });
+  const [handled, card] = [[], Object.assign(new El(), { showModal: none })];
+  const root = {
+    getClientRects: () => [1],
+    querySelector: (what) => (what === "dialog.card" ? card : null),
+    classList: { add: (name) => handled.push(name) },
+  };
+  const app = new Proxy(
+    { frame: null, presenter: false, root },
+    { get: (given, name) => (name in given ? given[name] : all) },
+  );
+  Object.assign(app, { transport: { act: Boolean } });
+  playerKeys(/** @type {any} */ (app));
+  const press = (key) => {
+    keys.keydown({ key, target: { tagName: "DIV" }, preventDefault: none });
+    return handled.splice(0).length;
+  };
+  press("?");
+  const listed = card.querySelectorAll("kbd").map((el) => el.textContent);
+  const arrows = { "←": "ArrowLeft", "→": "ArrowRight", "−": "-" };
+  const named = { ...arrows, PgUp: "PageUp", PgDn: "PageDown", Space: " " };
+  const [dead, spoken] = [[], ["…", "click", "Tab"]];
+  for (const key of listed.filter((key) => !spoken.includes(key)))
+    if (!press(named[key] ?? key)) dead.push(key);
+  assert.deepEqual([listed.length, dead, press("y"), press("Enter")], [30, [], 0, 0]);
 });
 
 test("a step that a lesson turns to has nothing selected, and moves from the one before", () => {
@@ -508,4 +537,119 @@ test("on paper the page is light, whatever its theme, and a page is as large as 
   heard.afterprint();
   assert.equal(root.dataset.theme, "dark");
   globalThis.window = before;
+});
+
+test("what an address names of a run is shown: a request's first step, its mask, a pass, a layer", () => {
+  const run = runOf([
+    event(0, { arrived: arrivals("a", "b"), admitted: admissions(["a", 0]) }),
+    event(1),
+    event(2, { admitted: admissions(["b", 1]) }),
+    event(3),
+  ]);
+  run.windows = [null, null];
+  const looked = (wanted, state = {}) => {
+    const did = [];
+    const app = playerOf(
+      { run, index: 1, pinned: null, pass: Infinity, presenter: false, ...state },
+      {
+        mask: { zoom: null, layer: null },
+        toast: (sentence) => did.push(sentence),
+        chooseTab: (tab) => did.push(tab),
+        pin: (request) => did.push(`pin ${request.id}`),
+      },
+    );
+    app.look(wanted);
+    const { zoom, layer } = app.mask;
+    const whole = zoom && (zoom.request ? { request: zoom.request.id } : zoom);
+    return [app.index, app.pass, whole, layer, ...did];
+  };
+  const still = [1, Infinity, null, null];
+  assert.deepEqual(looked({}), still);
+  assert.deepEqual(looked({ step: 3 }), [3, ...still.slice(1)]);
+  assert.deepEqual(looked({ request: "b" }), [2, ...still.slice(1), "pin b"]);
+  assert.deepEqual(looked({ request: "b", step: 0 }), [0, ...still.slice(1), "pin b"]);
+  assert.deepEqual(looked({ request: "b", at: 1.5 }), [...still, "pin b"], "a moment of all ranks");
+  const unknown = "No request of this run has the id “nobody”.";
+  assert.deepEqual(looked({ request: "nob“ody", step: 3 }), [...still, unknown]);
+  assert.deepEqual(looked({ pin: "A" }), [...still, "pin a"]);
+  assert.deepEqual(looked({ pin: "A" }, { pinned: run.request("a") }), still, "it is pinned");
+  assert.deepEqual(looked({ pin: "Z", zoom: "pin" }), still);
+  const zoomed = [1, Infinity, { request: "a" }, null, "pin a"];
+  assert.deepEqual(looked({ pin: "A", zoom: "pin" }), zoomed);
+  assert.deepEqual(looked({ zoom: [0, 0, 4, 4] })[2], { view: [0, 0, 4, 4] });
+  assert.deepEqual(looked({ pass: 0, layer: 1, tab: "kv" }), [1, 0, null, 1, "kv"]);
+  assert.deepEqual(looked({ layer: 2 }), still, "there are two");
+});
+
+test("the run that goes on is taken back on screen at its newest step, unless it is there; it is cancelled by its job, or before it has one", async () => {
+  const [run, other] = [runOf([event(0), event(1)]), runOf([event(0)])];
+  const shown = [];
+  const back = (own, onScreen) => {
+    of(Live, { run: own, app: { run: onScreen }, show: (what) => shown.push(what) }).back();
+    return shown.splice(0);
+  };
+  assert.deepEqual(back(run, other), [{ run, entry: null, replay: null, index: 1 }]);
+  assert.deepEqual([back(run, run), back(null, other)], [[], []]);
+  const did = [];
+  const cancel = async (given) => {
+    const app = { engines: { cancel: (id) => did.push(id) } };
+    await of(Live, { app, _abort: { abort: () => did.push("aborted") }, ...given }).cancel();
+    return did.splice(0);
+  };
+  assert.deepEqual(await cancel({ going: true, id: "job" }), ["job"]);
+  assert.deepEqual(await cancel({ going: true, id: null }), ["aborted"]);
+  assert.deepEqual(await cancel({ going: false, id: "job" }), []);
+});
+
+test("the menu has what no button of the bar does: on a desk little, on a phone all", () => {
+  const listed = (layout, given = {}, state = {}, runs = { hidden: true }) => {
+    const app = {
+      ...{
+        layout,
+        store: { state },
+        engines: null,
+        run: null,
+        opening: {},
+        clock: false,
+        entry: null,
+      },
+      ...{
+        options: { tabs: [] },
+        address: {},
+        detail: { simple: true },
+        palette: {},
+        tables: {},
+        speech: {},
+      },
+      $: (name) => (name === ".runs-button" ? runs : { hidden: true }),
+      ...given,
+    };
+    const { tight = 0 } = given;
+    const items = of(Bar, { app, tight })._more();
+    return items.map((one) => (one === "-" ? "-" : one.text)).join(", ");
+  };
+  assert.equal(listed("desk"), "Presenter, Dark, Tables, Keys");
+  const other = { palette: { dark: true }, tables: { on: true } };
+  assert.equal(listed("desk", other), "Presenter, Light, Pictures, Keys");
+  assert.equal(listed("desk", { tight: 3, detail: {} }).split(", ").at(-5), "Simple");
+  assert.match(
+    listed("desk", { tight: 2 }),
+    /^Copy link, -, .*Axis: steps, Next event, Previous event, Presenter/,
+  );
+  const phone = listed("phone", { clock: true });
+  assert.match(phone, /^Copy link, -, .*-, Axis: measured time, .*, Full, Dark, Tables, Keys$/);
+  const run = { delays: {}, header: {}, length: 1 };
+  const engines = { engines: { can: () => false }, run };
+  const all = listed("phone", { ...engines, opening: { offer: {} } });
+  const begins = "Play the opening, Edit requests, What if …, What was slow?, Copy link, -, ";
+  assert.ok(all.startsWith(begins) && all.endsWith("Keys, About this run"), all);
+  assert.ok(!listed("phone", { ...engines, entry: { written: "a" } }).includes("What if"));
+  assert.match(listed("desk", {}, {}, { hidden: false, offsetWidth: 0 }), /^All runs, /);
+  assert.doesNotMatch(listed("desk", {}, {}, { hidden: false, offsetWidth: 9 }), /All runs/);
+  const speaks = { en: "English", de: "Deutsch" };
+  const options = { tabs: [{ name: "learn", speaks }], docs: "docs/" };
+  assert.equal(
+    listed("desk", { options, speech: { name: "en" } }),
+    "Presenter, Dark, Tables, Keys, Glossary, Questions people ask, Deutsch, Documents",
+  );
 });

@@ -24,7 +24,7 @@ Object.assign(globalThis, {
 const { Opening } = await import("../../assets/player/watch/opening/opening.js");
 const { drawPerson } = await import("../../assets/player/watch/opening/people.js");
 const { LENGTH, Plot } = await import("../../assets/player/watch/opening/plot.js");
-const { drawOpening } = await import("../../assets/player/watch/opening/scene.js");
+const { drawOpening, layOut } = await import("../../assets/player/watch/opening/scene.js");
 
 const leave = (...requests) => requests.map((request) => ({ request, when: "after" }));
 
@@ -107,23 +107,32 @@ test("what the opening tells is counted from its runs: who waits, how long, and 
   );
 });
 
+/** The texts of the opening at a second. */
+function drawn(/** @type {any} */ plot, /** @type {number} */ at) {
+  const { g, texts, palette } = inkOf();
+  const canvas = () => ({ getContext: () => inkOf().g });
+  globalThis.document = documentOf({ createElement: canvas });
+  drawOpening(g, { x: 0, y: 0, w: 1200, h: 560 }, plot, /** @type {any} */ (palette), at);
+  return texts();
+}
+
 test("until its clock has gone back the new policy's lanes stand at their beginning", () => {
   const plot = plotOf();
-  const drawn = (at) => {
-    const { g, texts, palette } = inkOf();
-    const canvas = () => ({ getContext: () => inkOf().g });
-    globalThis.document = documentOf({ createElement: canvas });
-    drawOpening(g, { x: 0, y: 0, w: 1200, h: 560 }, plot, /** @type {any} */ (palette), at);
-    return texts();
-  };
-  const times = (at) => drawn(at).filter((text) => /^(all done: )?[\d.]+ s$/.test(text));
+  const times = (at) => drawn(plot, at).filter((text) => /^(all done: )?[\d.]+ s$/.test(text));
   const title = "Continuous batching";
-  assert.ok(!drawn(10).includes(title) && drawn(11.5).includes(title));
+  assert.ok(!drawn(plot, 10).includes(title) && drawn(plot, 11.5).includes(title));
   const back = 11.5; // the old lanes still show how far their clock has come
   assert.ok(plot.moment(back) > 0);
   assert.ok(times(back).includes("0.00 s"), times(back).join());
   const over = times(LENGTH);
   assert.ok(over.includes("all done: 6.00 s") && over.includes("all done: 5.00 s"), over.join());
+});
+
+test("before its clock begins everybody is drawn, whether they enter a lane at once or wait", () => {
+  const plot = plotOf();
+  assert.equal(plot.moment(5), 0);
+  const letters = drawn(plot, 5).filter((text) => /^[A-Za-e]$/.test(text));
+  assert.equal(letters.sort().join(""), "AABBccddee", "on a card, and as a chip");
 });
 
 test("an answer of which only the end has room begins with dots, on a card and in a line", () => {
@@ -163,6 +172,66 @@ test("played again at its end the opening begins anew; paused, it stays where it
   assert.deepEqual(after(7, true), [7, true]);
 });
 
+test("until its runs are here the opening says what it is about; then its plot says the rest", () => {
+  globalThis.matchMedia = /** @type {any} */ (() => ({ matches: false }));
+  const said = (plot) => {
+    const [stage, sentence] = [{ children: [] }, { textContent: "" }];
+    const app = {
+      $: () => stage,
+      root: { toggleAttribute() {} },
+      fetch: () => new Promise(() => {}),
+    };
+    const el = { hidden: true, classList: { remove() {} } };
+    Object.assign(Object.create(Opening.prototype), { app, el, sentence, plot, offer: {} })._show();
+    return [el.hidden, sentence.textContent];
+  };
+  assert.deepEqual(said(undefined), [false, "One model serves many people at once."]);
+  assert.deepEqual(said({}), [false, ""]);
+});
+
+test("the opening plays by itself on a first visit to the plain page, or where the address asks for it", () => {
+  const stored = new Set();
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => (stored.has(key) ? "1" : null),
+  });
+  const isDue = (hash = "", { search = "", offer = {}, options = {}, seen = [] } = {}) => {
+    Object.assign(globalThis, { location: { hash, search } });
+    stored.clear();
+    for (const key of seen) stored.add(key);
+    return Object.assign(Object.create(Opening.prototype), { offer, app: { options } }).isDue;
+  };
+  assert.equal(isDue(), true);
+  assert.equal(isDue("#lang=de&theme=dark"), true);
+  const keys = ["inflight-opening", "inflight-seen"];
+  for (const key of keys) {
+    assert.equal(isDue("", { seen: [key] }), false);
+    assert.equal(isDue("#opening", { seen: [key] }), true);
+  }
+  assert.equal(isDue("#run=kv-pressure"), false);
+  assert.equal(isDue("#opening&run=kv-pressure"), false);
+  assert.equal(isDue("#part=learn"), false);
+  assert.equal(isDue("#opening", { search: "?trace=a.jsonl" }), false);
+  assert.equal(isDue("#opening", { offer: null }), false);
+  assert.equal(isDue("#opening", { options: { model: "m" } }), false);
+});
+
+test("the opening begins where its address says, and keys obey whoever came by such an address", async () => {
+  const begun = async (hash) => {
+    Object.assign(globalThis, { location: { hash, search: "" } });
+    const starts = [];
+    const opening = Object.assign(Object.create(Opening.prototype), {
+      ...{ app: { isOpening: true }, offer: {}, mine: false, el: { hidden: true } },
+      _show: async () => true,
+      _start: (at) => starts.push(at),
+    });
+    Object.defineProperty(opening, "isDue", { value: true });
+    assert.equal(await opening.begin(), true);
+    return [...starts, opening.mine];
+  };
+  assert.deepEqual(await begun("#opening=7.5"), [7.5, true]);
+  assert.deepEqual(await begun("#opening"), [0, false]);
+});
+
 test("no chip is on its way to a lane of either policy in a picture that begins once all have landed", () => {
   const plot = plotOf();
   const entries = [plot.slow, plot.fast].map((course) => plot.entries(course, true));
@@ -187,4 +256,58 @@ test("each request goes through the door when the clock comes to it, the second 
   assert.ok(again.slice(0, 3).every((at) => at === 11.9));
   assert.ok(again[3] > 11.9 && again[3] < again[4] && again[4] < 18.2);
   assert.ok(Math.abs(plot.moment(again[3]) - 2) < 0.1);
+});
+
+test("at every size what the opening shows together has its own place, and all of the room is used", () => {
+  const right = (box) => box.x + box.w;
+  const foot = (box) => box.y + box.h;
+  const meet = (a, b) =>
+    a.x < right(b) - 1e-6 && b.x < right(a) - 1e-6 && a.y < foot(b) - 1e-6 && b.y < foot(a) - 1e-6;
+  const sizes = [
+    [1200, 620, 5],
+    [840, 480, 6],
+    [819, 900, 6],
+    [700, 400, 6],
+    [480, 419, 5],
+    [470, 380, 4],
+    [360, 640, 6],
+  ];
+  for (const [w, h, n] of sizes) {
+    const box = { x: 10, y: 20, w, h };
+    const [all, bare] = [false, true].map((bare) => layOut(box, n, bare));
+    const { people, asking, model, alone, slow, fast } = all;
+    assert.deepEqual([people.length, asking.length, all.small], [n, n, w < 820]);
+    const scenes = [
+      [...asking, model],
+      [...people, alone],
+      [...people, slow, fast],
+    ];
+    if (w < 820) scenes.push([bare.slow, bare.fast], [bare.alone]);
+    for (const scene of scenes) {
+      for (const [i, one] of scene.entries()) {
+        const where = `${w} × ${h}, ${i} of ${scene.length}: ${JSON.stringify(one)}`;
+        assert.ok(one.w > 0 && one.h > 0, where);
+        assert.ok(one.x >= 10 - 1e-6 && right(one) <= 10 + w + 1e-6, where);
+        assert.ok(one.y >= 20 - 1e-6 && foot(one) <= 20 + h + 1e-6, where);
+        assert.ok(!scene.some((other) => other !== one && meet(one, other)), where);
+      }
+    }
+    const lanes = w < 820 ? [fast, bare.fast, bare.alone] : [];
+    for (const one of lanes) assert.ok(Math.abs(foot(one) - 20 - h) < 1e-6, "down to the foot");
+  }
+  const { people, asking, alone, slow, fast } = layOut({ x: 0, y: 0, w: 600, h: 400 }, 4, false);
+  // two columns of 26 pixels and 4 between; 10 below them begin the lanes
+  assert.deepEqual(people[3], { x: 304, y: 30, w: 296, h: 26 });
+  assert.deepEqual(alone, { x: 0, y: 66, w: 600, h: 250 });
+  assert.deepEqual([slow.h, fast.y], [163, 237]);
+  // a model of 88 pixels and 16 above it leave two rows of questions 148 each, of which 58 are used
+  assert.deepEqual(asking[3], { x: 300, y: 148, w: 292, h: 58 });
+  const both = layOut({ x: 0, y: 0, w: 600, h: 300 }, 4, true);
+  assert.deepEqual(
+    [both.slow, both.fast],
+    [0, 305].map((x) => ({ x, y: 0, w: 295, h: 300 })),
+  );
+  const phone = layOut({ x: 0, y: 0, w: 360, h: 640 }, 4, true);
+  assert.deepEqual(phone.fast, { x: 0, y: 324, w: 360, h: 316 });
+  assert.equal(phone.people[1].y, 39);
 });

@@ -179,6 +179,38 @@ test("the longest term that is pointed at is explained, not a part of it", () =>
   assert.deepEqual(told, ["budget", "budget", undefined, "token"]);
 });
 
+test("a marked term is explained below it, above it at the foot of the page, and never beyond its edges", () => {
+  globalThis.document = documentOf();
+  const box = (left, top, width, height) => ({
+    ...{ left, top, width, height },
+    ...{ right: left + width, bottom: top + height },
+  });
+  const terms = { block: { word: "Block", means: "Some tokens' keys.", vllm: "block", words: [] } };
+  const glossary = new Glossary(() => terms);
+  const card = /** @type {any} */ (glossary.card);
+  card.getBoundingClientRect = () => box(0, 0, 100, 40);
+  const placed = [];
+  const root = {
+    append: (el) => placed.push(el),
+    getBoundingClientRect: () => box(50, 10, 400, 300),
+  };
+  const at = (place, isTerm = true) => {
+    const marked = { dataset: { term: "block" }, getBoundingClientRect: () => place };
+    const found = { ".inflight": root, ".term[data-term]": isTerm ? marked : null };
+    const closest = (what) => found[what] ?? null;
+    glossary._look({ target: { closest } });
+    return card.hidden || [card.style.left, card.style.top];
+  };
+  assert.deepEqual(at(box(100, 100, 30, 20)), ["50px", "116px"]);
+  assert.deepEqual(placed, [card]);
+  assert.equal(card.textContent, "Block Some tokens' keys. In vLLM: block");
+  assert.deepEqual(at(box(440, 100, 30, 20)), ["292px", "116px"], "the right edge");
+  assert.deepEqual(at(box(0, 100, 30, 20)), ["-42px", "116px"], "the left one of the screen");
+  assert.deepEqual(at(box(100, 238, 30, 20)), ["50px", "254px"], "it just has room");
+  assert.deepEqual(at(box(100, 239, 30, 20)), ["50px", "183px"]);
+  assert.equal(at(box(100, 100, 30, 20), false), true);
+});
+
 test("another language changes a title that stands as it was, not one that was changed since", () => {
   const [play, close] = ["Play", "Close"].map((title) => {
     const button = new El("button");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { maskPointers } from "../../assets/player/views/mask/pointers.js";
-import { neighbour, pointCanvas } from "../../assets/player/watch/pointing.js";
+import { neighbour, pointCanvas, pointElements } from "../../assets/player/watch/pointing.js";
 import { El, Event } from "./elements.js";
 
 // Two rows as a packed row has them: widths differ, the second is shorter.
@@ -187,4 +187,32 @@ test("the address is told of the part that the wheel shows", () => {
   maskPointers(mask);
   on.wheel({ deltaY: -1, clientX: 5, clientY: 5, preventDefault() {} });
   assert.deepEqual([mask.zoom, told], [{ view: [1, 9, 1, 9] }, ["redraw", "changed"]]);
+});
+
+test("a name of a request that is pointed at or pressed means that request", () => {
+  const [acts, did] = [/** @type {Record<string, Function>} */ ({}), []];
+  const requests = ["a", "b", "c"];
+  const app = {
+    ...{ options: {}, run: { requests }, store: { state: { hovered: null } } },
+    root: { addEventListener: (kind, act) => (acts[kind] = act) },
+    hover: (to) => did.push(["hover", to]) && (app.store.state.hovered = to?.request ?? null),
+    pin: (to) => did.push(["pin", to]),
+  };
+  pointElements(/** @type {any} */ (app));
+  let x = 0;
+  const at = (kind, request, more = {}) => {
+    const named = request === null ? null : { dataset: { request } };
+    const target = { tagName: "SPAN", closest: () => named, ...more.target };
+    acts[kind]({ clientX: (x += 1), clientY: 0, pointerType: "mouse", ...more, target });
+    return did.splice(0);
+  };
+  assert.deepEqual(at("pointerover", "1"), [["hover", { request: "b" }]]);
+  assert.deepEqual(at("pointerover", "1"), [], "it is lit");
+  assert.deepEqual(at("pointerover", "2", { pointerType: "touch" }), []);
+  assert.deepEqual(at("pointerover", "2", { target: { tagName: "CANVAS" } }), []);
+  assert.deepEqual(at("pointerover", null), [["hover", null]]);
+  assert.deepEqual(at("click", "2"), [["pin", "c"]]);
+  assert.deepEqual(at("click", null), []);
+  app.run = /** @type {any} */ (null);
+  assert.deepEqual(at("click", "2"), []);
 });

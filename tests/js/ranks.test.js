@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { laneScale } from "../../assets/player/run/lane_layout.js";
 import { RankLanes } from "../../assets/player/views/rank_lanes.js";
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, Event, finding } from "./elements.js";
 import { admissions, arrivals, event, prefill, Recorder, runOf } from "./worlds.js";
 
 const createTextNode = (/** @type {string} */ textContent) =>
@@ -146,4 +146,69 @@ test("an engine among several is called by its name, a rank by its number", () =
     view.bands.map(({ chart }) => chart.canvas.getAttribute("aria-label")),
     ["Lanes of left, 2 steps", "Lanes of rank 1, 2 steps"],
   );
+});
+
+test("a press on a step chooses it, a drag or a press beside it holds the moment, a rank's name does neither", () => {
+  const did = [];
+  const heard =
+    (name) =>
+    (...given) =>
+      did.push([name, ...given]);
+  const actions = { hold: heard("hold"), chooseRank: heard("choose"), explain: heard("explain") };
+  const area = /** @type {any} */ (new El());
+  area.getBoundingClientRect = () => ({ left: 5, top: 0 });
+  let captured = false;
+  Object.assign(area, { setPointerCapture: () => (captured = true) });
+  area.hasPointerCapture = () => captured;
+  const panel = { querySelector: finding({ ".ranks-area": area }) };
+  const own = new RankLanes(/** @type {any} */ (panel), /** @type {any} */ (actions));
+  own.axis = /** @type {any} */ ({ w: 226 });
+  own.state = /** @type {any} */ ({ ranks: { from: 3, room: 20 } });
+  const zero = own.x(3) + 5; // of the pointer at the first moment
+  let found = null;
+  own._found = () => found;
+  const send = (kind, seconds, more = {}) => {
+    const clientX = zero + seconds * own.per;
+    area.dispatchEvent(Object.assign(new Event(kind), { clientX, button: 0, ...more }));
+    return did.splice(0).filter(([name]) => name !== "explain");
+  };
+  const step = { member: "a rank", step: 4, request: null, lines: [] };
+  const near = ([[name, moment], ...more]) => [name, moment.toFixed(6), more.length];
+  assert.deepEqual(near(send("pointerdown", 2)), ["hold", "5.000000", 0], "beside every step");
+  assert.deepEqual(near(send("pointermove", 7)), ["hold", "10.000000", 0]);
+  assert.deepEqual(send("pointerup", 7), []);
+  found = step;
+  assert.deepEqual(send("pointerdown", 2), []);
+  assert.deepEqual(send("pointermove", 2 + 5 / own.per), [], "a hand is not so still");
+  assert.deepEqual(send("pointerup", 2), [["choose", "a rank", 4]]);
+  send("pointerdown", 2);
+  assert.deepEqual(near(send("pointermove", 2 + 6 / own.per)), [
+    "hold",
+    (5 + 6 / own.per).toFixed(6),
+    0,
+  ]);
+  assert.deepEqual(send("pointerup", 2), [], "it was dragged");
+  send("pointerdown", 2);
+  assert.deepEqual(send("pointercancel", 2), []);
+  found = { ...step, step: null };
+  assert.deepEqual(near(send("pointerdown", 1)), ["hold", "4.000000", 0], "in a gap");
+  send("pointerup", 1);
+  own.state.ranks.from = 0;
+  assert.deepEqual(
+    near(send("pointerdown", 1)),
+    ["hold", "1.000000", 0],
+    "of ranks that begin at 0",
+  );
+  send("pointerup", 1);
+  area.closest = (what) => (what === "h4" ? area : null); // a rank's name
+  assert.deepEqual([...send("pointerdown", 2), ...send("pointerup", 2)], []);
+  captured = false;
+  found = step;
+  const explained = (kind, more) => {
+    area.dispatchEvent(Object.assign(new Event(kind), { clientX: 1, clientY: 2, ...more }));
+    return did.splice(0);
+  };
+  assert.deepEqual(explained("pointermove", {}), [["explain", [], 1, 2]]);
+  assert.deepEqual(explained("pointermove", { pointerType: "touch" }), []);
+  assert.deepEqual(explained("pointerleave", {}), [["explain", null, undefined, undefined]]);
 });

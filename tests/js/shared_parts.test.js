@@ -460,3 +460,64 @@ test("of a model is told what it takes and what it lacks, and nothing that is no
     ...expected({ "On your machine": "1.00 MiB Remove" }, ...lacks),
   ]);
 });
+
+test("of a model that a link names the form says whether it can be had here", () => {
+  const said = (value, offered, options = {}) => {
+    const field = of(ModelField, {
+      ...{ options, select: { value }, own: { value: "" }, _look: (name) => looked.push(name) },
+      offered: { builtin: ["small"], models: ["small", "large"], any_model: false, ...offered },
+    });
+    const says = field._unknown;
+    says?.querySelector("button")?.click();
+    return says && says.textContent;
+  };
+  const looked = [];
+  assert.deepEqual(
+    ["small", "large", "other", "a.gguf"].map((name) => said(name, {})),
+    [
+      null,
+      null,
+      "This page cannot load the model other: choose one of its own.",
+      "This page cannot load the model a.gguf: choose one of its own.",
+    ],
+  );
+  assert.equal(
+    said("a.gguf", {}, { open() {} }),
+    "a.gguf is a file on a disk: choose it, as your own GGUF file, to run this here.",
+  );
+  assert.equal(said("other", { models: [] }), null, "nothing is offered yet");
+  assert.deepEqual(looked, []);
+  const unknown = "Nothing is known yet about other. Look at it";
+  assert.equal(said("other", { any_model: true }, { open() {} }), unknown);
+  assert.deepEqual(looked, ["other"]);
+});
+
+test("a text is copied, or shown where a browser does not let a page copy", async () => {
+  const { copyText } = await import("../../assets/player/parts/link.js");
+  const written = [];
+  let isAllowed = true;
+  const clipboard = {
+    writeText: async (text) => {
+      if (!isAllowed) throw new Error("NotAllowedError");
+      written.push(text);
+    },
+  };
+  Object.defineProperty(globalThis, "navigator", { value: { clipboard }, configurable: true });
+  const card = Object.assign(new El("dialog"), { showModal: () => written.push("shown") });
+  const createElement = (tag) =>
+    Object.assign(new El(tag), { select: () => written.push("selected") });
+  globalThis.document = documentOf({ createElement });
+  const copies = () =>
+    copyText(/** @type {any} */ ({ querySelector: () => card }), "Copy this link", "http://x", () =>
+      written.push("said"),
+    );
+  await copies();
+  assert.deepEqual(written.splice(0), ["http://x", "said"]);
+  isAllowed = false;
+  await copies();
+  assert.deepEqual(written, ["shown", "selected"]);
+  const field = card.querySelector("input");
+  const about = ["type", "readonly", "aria-label"].map((name) => field?.getAttribute(name));
+  assert.deepEqual(about, ["text", "", "Copy this link"]);
+  assert.equal(card.querySelector("h2")?.textContent, "Copy this link");
+});

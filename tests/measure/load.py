@@ -73,7 +73,7 @@ def load(
         list[str] | None, typer.Option(help=f"{MORE_POLICIES}.", show_default="static, continuous")
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.")
+        str, typer.Option("--model", "-m", help="Built in, folder, GGUF file or hub id.")
     ] = DEFAULT_MODEL,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,

@@ -107,7 +107,8 @@ def _compare(chosen: Preset, models: ModelCache, device: str, repeats: int, say:
     workload, config = chosen.workload.greedy(), chosen.config
     in_chunks = PRESETS.get(_IN_CHUNKS.get(chosen.name, ""))
     if in_chunks:
-        limits = {"whole prompt": config, "in chunks": in_chunks.config}
+        of = config.policy.name
+        limits = {f"{of}, whole prompt": config, f"{of}, in chunks": in_chunks.config}
     else:
         limits = {policy: config.under(policy) for policy in ("static", "continuous")}
     engines = {name: Engine(adapter, tokenizer, each) for name, each in limits.items()}

@@ -679,8 +679,15 @@ FAULTS = (
     Fault(
         "the time in the queue lasts to the first token",
         "core/serving/metrics.py",
-        '"request_queue_time_seconds", times.admitted - times.arrived)',
+        '"request_queue_time_seconds", times.first_pass - times.arrived)',
         '"request_queue_time_seconds", times.first_token - times.arrived)',
+        (SERVING,),
+    ),
+    Fault(
+        "whoever leaves has a last token",
+        "core/serving/metrics.py",
+        'if reason not in ("length", "stop"):',
+        'if reason == "error":',
         (SERVING,),
     ),
     Fault(
@@ -1191,8 +1198,15 @@ FAULTS = (
     Fault(
         "a client's times are counted from the beginning of a run",
         "core/serving/output_processor.py",
-        "stream.times.admitted = self._began + event.t_start",
-        "stream.times.admitted = event.t_start",
+        "stream.times.first_pass = self._began + first[stream.id].t_start",
+        "stream.times.first_pass = first[stream.id].t_start",
+        (CLOCK,),
+    ),
+    Fault(
+        "a client's queue time ends with the step before its first pass",
+        "core/serving/output_processor.py",
+        "self._began + first[stream.id].t_start",
+        "self._began + event.t_start",
         (CLOCK,),
     ),
     Fault(
@@ -1591,8 +1605,8 @@ FAULTS = (
     Fault(
         "a page that fills its window has a frame",
         "visualizer/page/one_file.py",
-        '{"embedded": in_cell}',
-        '{"embedded": True}',
+        '"embedded": in_cell}',
+        '"embedded": True}',
         (ONE_FILE,),
     ),
     Fault(
@@ -1704,11 +1718,11 @@ FAULTS = (
         (REPLAY,),
     ),
     Fault(
-        "an answer begins with the prompt's broken character",
+        "an answer's text does not go on from its prompt",
         "visualizer/documents/replay.py",
-        "                detokenizer.add(token)\n            detokenizer.finish()",
-        "                detokenizer.add(token)",
-        (REPLAY,),
+        "Detokenizer(self._tokenizer, self._prompts[request])",
+        "Detokenizer(self._tokenizer)",
+        ("visualizer/test_live.py::test_an_answers_text_goes_on_from_its_prompt",),
     ),
     Fault(
         "letters of ranks go by rank",
@@ -1744,7 +1758,7 @@ FAULTS = (
     Fault(
         "who comes back after a preemption is admitted for the first time",
         "core/serving/output_processor.py",
-        "if stream.times.admitted is None:",
+        "if stream.times.first_pass is None:",
         "if True:",
         (SERVING,),
     ),
@@ -2163,8 +2177,8 @@ FAULTS = (
     Fault(
         "a race opens where the last is done",
         "assets/player/compare/race.js",
-        "return Math.min(...this.racers.map((r) => r.length), this.span);",
-        "return Math.max(...this.racers.map((r) => r.length));",
+        "this.now = Math.min(...this.racers.map((r) => r.length), this.span);",
+        "this.now = Math.max(...this.racers.map((r) => r.length));",
         (RACE,),
     ),
     Fault(
@@ -3193,8 +3207,8 @@ FAULTS = (
     Fault(
         "a recorded rate need not follow from its counts",
         "core/measure/faults.py",
-        "if not math.isclose(found[rate], follows,",
-        "if False and not math.isclose(found[rate], follows,",
+        "if not follows * (1 - rounded) <= found[rate] <= most * (1 + rounded):",
+        "if False:",
         (COMPARISON,),
     ),
     Fault(
@@ -4244,8 +4258,8 @@ FAULTS = (
     Fault(
         "what differs may be of nobody",
         "core/measure/faults.py",
-        "run is not None\n        and (run.trace",
-        "(run is None or run.trace",
+        'told["policy"] in comparison.runs\n',
+        "True\n",
         ("core/test_comparison_faults.py::test_a_difference_is_one_that_a_run_can_have",),
     ),
     Fault(
@@ -4574,8 +4588,8 @@ FAULTS = (
     Fault(
         "what lay beyond in an earlier run is still said",
         "core/simulate/engine.py",
-        '        """See `Runner`."""\n        self._passes = self._passes_beyond = 0',
-        '        """See `Runner`."""',
+        "def begin(self) -> None:\n        self._passes = self._passes_beyond = 0",
+        "def begin(self) -> None:\n        pass",
         ("core/test_simulate.py::test_beyond_what_was_measured_is_said",),
     ),
     Fault(
@@ -5003,14 +5017,14 @@ FAULTS = (
         "after a warning nobody remembers whose row was for nobody",
         "core/trace/rules/steps.py",
         "        self._overran = {row.request for row in event.overrun} - self._ended_last_step\n"
-        "        self._ended_last_step = (",
-        "        self._overran = set()\n        self._ended_last_step = (",
+        "        self._ended_last_step = {",
+        "        self._overran = set()\n        self._ended_last_step = {",
         ("core/test_recorded_rules.py::test_who_has_a_row_for_nobody_has_ended_or_is_cancelled",),
     ),
     Fault(
         "after a warning nobody has just ended",
         "core/trace/rules/steps.py",
-        '{f.request for f in event.finished if f.when == "after"} if self._runs_ahead else set()',
+        '{f.request for f in event.finished if f.when == "after"}',
         "set()",
         ("core/test_recorded_rules.py::test_who_has_a_row_for_nobody_has_ended_or_is_cancelled",),
     ),
@@ -5231,10 +5245,10 @@ FAULTS = (
         ("js/folding.test.js",),
     ),
     Fault(
-        "a percentile is the value after it",
+        "a percentile is the value below it",
         "core/simulate/totals.py",
-        "if left <= 0:",
-        "if left < 0:",
+        "self._ranked(math.ceil(place))",
+        "self._ranked(math.floor(place))",
         ("core/test_simulate.py::test_percentiles_of_a_histogram",),
     ),
     Fault(
@@ -10264,8 +10278,8 @@ FAULTS = (
     Fault(
         "one run of a comparison may leak",
         "core/measure/faults.py",
-        '"tensor_parallel", "leak")',
-        '"tensor_parallel")',
+        '"tensor_parallel", "leak", ',
+        '"tensor_parallel", ',
         (
             "core/test_comparison_faults.py::test_all_runs_are_of_the_same_requests_on_the_same_machine",
         ),
@@ -10273,14 +10287,14 @@ FAULTS = (
     Fault(
         "a policy's name may stand over another's run",
         "core/measure/faults.py",
-        "elif name in POLICIES and name != header.policy.name:",
-        "elif False:",
+        'if name.partition(",")[0] != (header.engine or header.policy).name:',
+        "if False:",
         ("core/test_comparison_faults.py::test_a_run_has_the_name_of_its_own_policy",),
     ),
     Fault(
         "a policy may be compared without a run",
         "core/measure/faults.py",
-        "if run.trace is None and name in POLICIES:",
+        "if run.trace is None and name not in NAMES:",
         "if False:",
         ("core/test_comparison_faults.py::test_a_run_has_the_name_of_its_own_policy",),
     ),
@@ -10428,10 +10442,17 @@ FAULTS = (
         ),
     ),
     Fault(
+        "an engine that is followed is believed without a word",
+        "assets/player/watch/facts.js",
+        "|| (run.goesOn && engine);",
+        ";",
+        ("js/facts.test.js",),
+    ),
+    Fault(
         "a run from a file is believed without a word",
         "assets/player/watch/facts.js",
-        '[header.source, header.brought].includes("uploaded") && t(INVENTED)',
-        "null",
+        '[header.source, header.brought].includes("uploaded") ||',
+        "",
         ("js/facts.test.js",),
     ),
     Fault(
@@ -10603,10 +10624,40 @@ FAULTS = (
         ("core/test_verify_others.py::test_the_json_tells_every_sentence_of_the_console",),
     ),
     Fault(
+        "lines between two parts may be missing without a word",
+        "core/recorders/raw.py",
+        'or (line is not None and more.header.get("line") != line):',
+        "or False:",
+        ("core/test_raw.py::test_parts_follow_each_other_line_by_line",),
+    ),
+    Fault(
+        "ranks of two engines lie on one clock without a word",
+        "core/trace/ranks.py",
+        "if unlike := [name for name in shared | mine if shared.get(name) != mine.get(name)]:",
+        "if unlike := ():",
+        ("core/test_ranks.py::test_ranks_that_contradict_each_other_are_doubted",),
+    ),
+    Fault(
+        "a file that a notebook shows is believed without a word",
+        "visualizer/page/one_file.py",
+        "trace.recorded_texts is not None",
+        "False",
+        (
+            "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
+        ),
+    ),
+    Fault(
+        "a page that the page itself saves is believed without a word",
+        "visualizer/page/bundle.py",
+        'page_html({"replay": brought(replay), **(place or {})})',
+        'page_html({"replay": replay, **(place or {})})',
+        ("visualizer/test_store.py::test_a_page_that_is_saved_says_what_is_taken_on_trust",),
+    ),
+    Fault(
         "a saved page is believed without a word",
         "visualizer/page/one_file.py",
-        "made if in_cell else _saved(made)",
-        "made",
+        "not in_cell or any(",
+        "any(",
         (
             "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
         ),
@@ -10812,5 +10863,19 @@ FAULTS = (
         "            end = record\n",
         "            continue\n",
         ("core/test_cli.py::test_a_long_run_is_said_to_be_whole_cut_short_or_broken_off",),
+    ),
+    Fault(
+        "a refusal in a tab deletes all that the browser keeps",
+        "assets/engine/worker.js",
+        "if (!(error instanceof Refused)) await files.forget(true);",
+        "await files.forget(true);",
+        ("js/tab_worker.test.js",),
+    ),
+    Fault(
+        "a pad writes into the first block of the pool",
+        "assets/engine/model.js",
+        "laid.slots.push(-1);",
+        "laid.slots.push(0);",
+        ("js/model.test.js",),
     ),
 )

@@ -87,6 +87,13 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
 @pytest.mark.slow
 def test_where_more_have_waited_than_are_named_the_sum_is_the_exact_one(open_page):
     page = open_page(hash="run=poisson-32&step=60", size="phone")
+    assert (
+        page.evaluate(
+            """(() => { const { x, y, height } = document.querySelector("#watch .beside-button").getBoundingClientRect();
+        return [-6, height + 17].map((dy) => document.elementFromPoint(x + 9, y + dy).className); })()"""  # noqa: E501
+        )
+        == ["mini beside-button"] * 2
+    ), "a finger finds 44 pixels"
     page.click(".beside-button")
     settled(page, ON)
     for step in range(60, 127, 6):

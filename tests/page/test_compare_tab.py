@@ -527,6 +527,10 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     page = open_page()
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
     page.locator("[data-chart=total_time] .main-svg").first.wait_for()
+    gaps = """(svg) => [...svg.querySelectorAll(".ytick text")].map((label) =>
+        svg.querySelector(".nsewdrag").getBoundingClientRect().left - label.getBoundingClientRect().right)"""  # noqa: E501
+    svg = page.locator("[data-chart=total_time] .svg-container")
+    assert all(gap > 4 for gap in svg.evaluate(gaps)), "points cover no label"
     assert page.locator("[data-chart]").count() == 7
     expect(page.locator("[data-chart=lane_steps] > p")).to_have_text(
         findings.lane_steps(shown.comparison)
@@ -643,7 +647,7 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     settled(page, "window.inflightCompare && !inflightCompare.$('.drawer').hidden")
     form = page.locator(".inflight-compare .drawer")
     settled(page, "inflightCompare.$('[name=max_num_seqs]').value === '2'")
-    expect(form.locator("[name=preset] option:checked")).to_have_text("those of the Watch tab")
+    expect(form.locator("[name=preset] option:checked")).to_have_text("those in Watch or Live")
     expect(form.locator(".preset-shows")).to_contain_text("as edited there.")
     valid = []
     for rounds in "21":  # two rounds have no run at their median

@@ -38,10 +38,37 @@ def test_everything_is_on_one_screen(visit, traces, size):
             assert page.locator(f".panel.{tab}").bounding_box()["height"] > 150
         small = page.evaluate(
             """[...document.querySelectorAll('.inflight button, .inflight select')].filter(b => b.offsetParent)
-            .map(b => { const r = b.getBoundingClientRect(), [p, q] = b.matches('.why-button') ? [10, 20] : b.matches('.ask') ? [26, 26] : [0, 0]; return [b.className, r.width + p, r.height + q]; }) // invisible edges
+            .map(b => { const r = b.getBoundingClientRect(), [p, q] = b.matches('.why-button') ? [10, 20] : b.matches('.ask') ? [26, 26] : b.matches('.mini') ? [6, 25] : [0, 0]; return [b.className, r.width + p, r.height + q]; }) // invisible edges
             .filter(([, w, h]) => w < 44 || h < 44)"""  # noqa: E501
         )
         assert small == []
+
+
+def test_the_ring_of_a_field_covers_no_words(visit, traces):
+    page = visit(replay=replay(traces["continuous"]))
+    rings = page.evaluate(
+        """() => { const drawer = document.querySelector('.inflight .drawer'); drawer.hidden = false;
+        return ['preset', 'max_num_seqs', 'num_blocks'].map((name) => {
+            const field = drawer.querySelector(`[name=${name}]`); field.focus();
+            const ring = getComputedStyle(field), [width, offset] = [ring.outlineWidth, ring.outlineOffset].map(parseFloat);
+            return [field.getBoundingClientRect().bottom + width + offset, field.nextElementSibling.getBoundingClientRect().top];
+        }); }"""  # noqa: E501
+    )
+    assert all(end < words + 1 for end, words in rings), rings
+
+
+def test_beside_a_lesson_no_key_or_button_of_a_panel_is_cut(visit, traces):
+    page = visit(replay=replay(traces["continuous"]), size="tablet")
+    cut = page.evaluate(
+        """() => { document.querySelector('.inflight').toggleAttribute('data-narrow', true);
+        // what a lesson leaves of 1024 pixels
+        for (const [panel, width] of [['mask', 302], ['lanes', 572]]) document.querySelector(`.panel.${panel}`).style.width = `${width}px`;
+        document.querySelectorAll('.panel h3 button').forEach((button) => { button.hidden = false; });
+        return [...document.querySelectorAll('.panel :is(h3 button, p.legend span)')].filter((el) => el.offsetParent).filter((el) => {
+            const { right, bottom } = el.getBoundingClientRect(), box = el.closest('h3, p').getBoundingClientRect();
+            return right > box.right + 1 || bottom > box.bottom + 1; }).map((el) => el.textContent.trim()); }"""  # noqa: E501
+    )
+    assert cut == []
 
 
 def test_no_button_is_cut_off(visit, traces):

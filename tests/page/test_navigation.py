@@ -192,6 +192,14 @@ def test_tables_stand_in_for_the_canvases(visit, traces):
     assert page.locator(".panel.row .table-holder tbody tr").count() == sum(
         len(p.items) if hasattr(p, "items") else p.rows for p in traces["static"].events[4].passes
     )
+    words, button = page.evaluate(
+        """() => { const what =
+        document.querySelector('.inflight .what-button'), words = new Range();
+        what.hidden = false;
+        words.selectNodeContents(document.querySelector('.scrubber caption'));
+        return [words, what].map((one) => one.getBoundingClientRect().toJSON()); }"""
+    )
+    assert words["right"] < button["left"] and button["right"] < 1440
 
 
 def test_the_picture_can_be_taken_away(visit, traces):

@@ -260,6 +260,8 @@ def test_answers_of_one_token_have_no_gaps_to_tell_of():
     assert findings.latency(both) == (
         "Half of the first tokens come within 8.19 ms with continuous, 8.19 ms with static."
     )
+    alone = compare_policies(engine, work, ["static"])
+    assert findings.latency(alone) == "Half of the first tokens come within 8.19 ms with static."
 
 
 def test_a_rate_that_holds_is_said_of_nobody_whose_rate_was_not_looked_at():
@@ -335,9 +337,12 @@ def test_lane_steps_name_the_waste(comparison):
 def test_cost_says_what_a_token_costs():
     assert (
         findings.cost(CURVE)
-        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token is 4.0 times"
+        == "A step of 8 tokens takes 2.00 times as long as a step of 1: each token is 4.0 times"
         " cheaper. Reading 8 times the KV makes a step 2.5 times as long."
     )
+    near = (StepCost(1, 1, (0.03,)), StepCost(64, 64, (0.0908,)))
+    said = findings.cost(CostCurve(CURVE.model, "cpu", "float32", near, ()))
+    assert "takes 3.03 times" in said and "is 21.1 times" in said, "64 / 3.03, as a reader divides"
     flat = CostCurve(
         CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ()
     )
@@ -846,6 +851,8 @@ def test_saved_and_loaded_it_is_the_same_document(tmp_path):
         json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["traces"].values()
     )
     assert document(load_comparison(folder)) == document(shown)
+    for called in ("engines-small", "gpu-small"):
+        load_comparison(save(dataclasses.replace(shown, workload=called), tmp_path / called))
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     plain["policies"]["static"]["wall_s"]["runs"][0] += 9
     (folder / "comparison.json").write_text(json.dumps(plain), encoding="utf-8")
@@ -918,10 +925,11 @@ def test_what_differs_and_what_was_not_observed_is_said(comparison):
         assert findings.throughput(known) == "Throughput could not be observed."
 
     waited = point("static", 2, 1.0)
-    waited["numbers"] |= {"ttft_s": {"count": 0, "left_out": 9, "p99": None}}
+    none = {"count": 0, "left_out": 9, "p99": None}
+    waited["numbers"] |= {"ttft_s": none, "requests_per_s": 0.0}
     swept = {"capacity_requests_per_s": None, "points": [waited, point("continuous", 2, 0.2)]}
     assert verdicts.load(swept) == (
-        "At 2 requests a second, 99 of 100 get their first token with static never, and 1.8"
+        "At 2 requests a second, 99 of 100 get their first token with static never, and 0"
         " finish; with continuous within 200 ms, and 1.8 finish."
     )
     assert findings.totals(dataclasses.replace(run("static"), events=[])) == []

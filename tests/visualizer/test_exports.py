@@ -77,7 +77,9 @@ def test_the_trace_comes_back_as_it_was(store: Store, tmp_path):
     ],
 )
 def test_a_preview_finds_the_picture_where_the_site_is_served(tmp_path, url, picture):
-    first = export_site(tmp_path / "site", *some(tmp_path, "chunk-7-by-4"), url)
+    """And without all of its runs there is no story."""
+    first = export_site(tmp_path / "site", *some(tmp_path, "brief-sequential"), url)
+    assert not [*first.parent.glob("story*"), *first.parent.glob("watch*")]
     assert f'property="og:image" content="{picture}"' in first.read_text(encoding="utf-8")
     assert (tmp_path / "site" / "picture.png").stat().st_size > 1000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from dataclasses import replace
@@ -28,7 +29,7 @@ from visualizer.jobs.limits import (
 from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.offers import models, presets
 from visualizer.jobs.work import Run, Work
-from visualizer.server.jobs import Job, JobQueue
+from visualizer.server.jobs import Job, JobQueue, Jobs
 from visualizer.server.store import Store
 from worlds.small import MemoryModel, requests
 
@@ -226,6 +227,24 @@ def test_who_was_never_served_has_had_no_round():
         job.has_begun = False
         queue.enter(job)
     assert [(job.address, job.round) for job in queue] == [("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_a_job_that_anybody_still_reads_goes_on():
+    """Though another one waits for its place."""
+
+    async def go() -> list[bool]:
+        queue, (job, _) = queued(1, 1, "a", "b")
+        job.event_log.append({})
+        readers = [Jobs({job.queue: queue}).follow(job) for _ in range(2)]
+        for reader in readers:
+            await anext(reader)
+        cancelled = []
+        for reader in readers:
+            await reader.aclose()
+            cancelled.append(job.is_cancelled)
+        return cancelled
+
+    assert asyncio.run(go()) == [False, True]
 
 
 class Hurried(Job):

@@ -14,7 +14,9 @@ import pytest
 from core.account.delays import NOT_RECORDED, SHARE_NAMES, TIME_SHARES
 from core.account.metrics import DEFINITIONS
 from core.config import POLICIES
+from core.errors import TooManyRequests
 from core.recorders import recorded_header
+from core.serving.limits import Places, ServingLimits
 from core.torch_engine.models import gguf, gguf_for_tab
 from core.trace import phrases
 from core.trace.events import LimitReached
@@ -318,6 +320,17 @@ def test_every_reason_has_its_german_in_each_of_its_forms():
         " gives back # [block|blocks]#.",
     }
     assert {text for text in missing if re.search("[a-z]{2}", text)} == written_by_a_call
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("limit", ["max_requests", "max_requests_per_client"])
+def test_that_a_server_is_full_has_its_german_in_each_of_its_forms(limit, most):
+    """The server itself chooses the form, so each is a sentence of its own."""
+    places = Places(ServingLimits(**{limit: most}))
+    places.take("a", most)
+    with pytest.raises(TooManyRequests) as full:
+        places.take("a")
+    assert key_of(str(full.value))[0] in language.catalogue("de")
 
 
 def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german():

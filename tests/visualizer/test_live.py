@@ -255,6 +255,21 @@ def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
         }
 
 
+class Spaced:
+    """A tokenizer whose texts begin without a space, as those of SentencePiece do."""
+
+    def decode(self, ids: list[int], **_: bool) -> str:
+        return " ".join(f"t{token}" for token in ids)
+
+
+def test_an_answers_text_goes_on_from_its_prompt() -> None:
+    trace = record(EngineConfig(), asked_for("r0", 1, 2))
+    run = LiveRun(trace.header, Spaced())
+    run.meet("r0", [5], 2)
+    texts = run.delta(trace.events)["texts"]
+    assert (texts["prompt"], texts["output"]) == ({"r0": ["t5"]}, {"r0": [" t7", " t7"]})
+
+
 def test_a_beginning_has_the_lanes_that_each_held_so_far() -> None:
     """By the frames of the run, at every step: first and last step of each stay, whether a request
     was done or gave way.

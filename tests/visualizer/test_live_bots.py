@@ -146,7 +146,9 @@ def test_while_nothing_is_accepted_only_a_teachers_bots_ask(monkeypatch):
     with_bots(go, monkeypatch)
 
 
-@pytest.mark.parametrize("name", ["Bot", "Bot 1", "bot  7", "B.O.T. 1", "-bot-", "Ｂｏｔ 2"])
+@pytest.mark.parametrize(
+    "name", ["Bot", "Bot 1", "Bot 10", "bot  7", "B.O.T. 1", "-bot-", "Ｂｏｔ 2"]
+)
 def test_nobody_is_called_a_bot_but_bots(monkeypatch, name):
     async def go(serving, bots):
         with pytest.raises(InvalidRequest, match="Only bots"):

@@ -249,6 +249,38 @@ def test_one_stream_reads_so_many_requests_and_what_is_no_place_is_none():
     assert len(gone) == OWN - 3 and set(gone) == {f"{number:020}" for number in range(OWN - 3)}
 
 
+def test_each_call_of_the_live_tab_is_answered_with_its_status():
+    def nobodys(of: str):
+        raise InvalidRequest(f"Nothing is called {of}.")
+
+    def app(serving: ServingEngine):
+        serving.set_pace(0)
+        asks, bots = LiveRequests(serving), Bots(serving, ["Hark"])
+        return live_app(nobodys, asks, lambda request: "me", bots)
+
+    object_, key, full = (
+        "A request is asked for as a JSON object with a key and a prompt.",
+        "A request is asked for with a key of 16 to 64 characters, which its page makes up.",
+        "1 of your requests is in progress; the limit per client is 1.",
+    )
+    own, limits = {"key": KEY, "prompt": "O Romeo"}, ServingLimits(max_requests_per_client=1)
+    with served(char_engine(), limits, app=app) as server:
+        for path, body, status, told in (
+            ("requests", [own], 400, {"error": object_}),
+            ("requests", own | {"key": "short"}, 422, {"error": key}),
+            ("requests", own, 200, {"id": request_id(KEY)}),
+            ("requests", own | {"key": "o" * 20}, 429, {"error": full, "retry_after": 1}),
+            ("bots", {}, 429, {"error": full, "retry_after": 1}),
+            (f"requests/{'o' * 20}/cancel", {}, 200, {"cancelled": False}),
+            (f"requests/{KEY}/cancel", {}, 200, {"cancelled": True}),
+        ):
+            answer = server.post(f"/{path}", body)
+            assert (answer.status_code, answer.json()) == (status, told), (path, body)
+            assert answer.headers.get("retry-after") == ("1" if status == 429 else None)
+        watched = server.get("/steps?of=a")
+    assert (watched.status_code, watched.json()) == (422, {"error": "Nothing is called a."})
+
+
 @pytest.mark.slow
 def test_runs_of_an_engine_that_takes_the_place_of_another_are_numbered_on():
     """Viewers tell by its number that a run is another one."""

@@ -11,7 +11,8 @@ import pytest
 from core import Trace
 from core.errors import InflightError
 from core.measure.compare import Comparison
-from core.measure.policies import compare_policies
+from core.measure.policies import compare, compare_policies
+from core.recorders.texts import tokenizer_of
 from core.workload.workload import Workload
 from visualizer.lessons.document import recorded
 from visualizer.page.one_file import html_of, lesson_html
@@ -45,13 +46,17 @@ def test_a_run_opens_at_its_place_with_a_frame_only_where_it_fills_the_window(in
 
 @pytest.mark.parametrize(("source", "shown"), [("live", "recorded"), ("simulated", "simulated")])
 def test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it(source, shown):
-    trace = TRACES("one-request")
-    made = replace(trace, header=replace(trace.header, source=source))
-    for in_cell in (False, True):
-        header = data(html_of(made, in_cell, {}), "props")["replay"]["header"]
-        assert header["source"] == shown
-        # what a notebook shows has passed through no other hands
-        assert (header.get("brought") == "uploaded") is not in_cell
+    loaded = TRACES("one-request")
+    ran = replace(loaded, header=replace(loaded.header, source=source), recorded_texts=None)
+    ran.tokenizer = tokenizer_of("shakespeare-bpe")
+    for trace, in_cell, is_brought in (
+        (ran, True, False),  # what a notebook shows has passed through no other hands
+        (ran, False, True),
+        (loaded, True, True),  # unless it was in a file before
+    ):
+        header = data(html_of(trace, in_cell, {}), "props")["replay"]["header"]
+        assert header["source"] == (shown if trace is ran else "recorded")
+        assert (header.get("brought") == "uploaded") is is_brought
 
 
 @pytest.mark.slow
@@ -83,6 +88,33 @@ def test_of_a_comparison_the_load_is_told_under_which_it_was_made(comparison):
     for load, busy in ((0.0, False), (99.0, True), (None, False)):
         brought = data(html_of(replace(comparison, load=load), False, {}), "data")["comparison"]
         assert ("load 99" in json.dumps(brought["says"])) is busy
+
+
+TRUST = "Taken on trust: everything said here"
+
+
+def test_of_a_comparison_in_a_file_everything_is_taken_on_trust(comparison):
+    """As it is of a run: the page, its statements and its downloads can be changed together."""
+    for in_cell, source in ((True, "live"), (False, "uploaded")):
+        made = data(html_of(comparison, in_cell, {}), "data")["comparison"]
+        assert made["source"] == made["data"]["source"] == source
+        assert any(note.startswith(TRUST) for note in made["says"]["notes"]) is not in_cell
+
+
+def test_a_comparison_of_traces_claims_neither_this_machine_nor_a_warm_up():
+    one, other = TRACES("kv-pressure"), TRACES("kv-pressure-stall")
+    far = replace(other, header=replace(other.header, device_name="far away", threads=9))
+    for second, places in ((other, 1), (far, 2)):
+        shown = compare(one, second)
+        made = data(html_of(shown, True, {}), "data")["comparison"]
+        assert made["source"] == "uploaded"
+        where = made["says"]["where"].split("; ")
+        assert len(where) == places and where[0].startswith("x86_64 (cpu), 2 threads, float32, ")
+        assert where[-1].startswith("far away (cpu), 9 threads, ") is (second is far)
+        about = made["data"]["environment"]
+        assert (about["hardware"], about["cpus"], about["load_average"]) == ("x86_64", None, None)
+        assert made["says"]["method"] == "One run of each, made before and read from its trace."
+        assert "CPU" not in "".join(made["says"]["where"])
 
 
 def test_what_has_no_page_is_refused_in_a_sentence(comparison):

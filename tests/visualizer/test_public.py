@@ -340,13 +340,17 @@ def test_every_answer_says_what_a_browser_may_do_with_it(page_url, http):
 
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_a_run_ends_at_once_without_an_abort(http, tmp_path):
+    """And whoever watches the run is told how far it came."""
     page = serve(TMPDIR=str(tmp_path))
     with page as url:
         job = begin(http, url, "run", spec(new=400), "me")["job"]
-        next(d for d in follow(http, url, job) if d.get("events"))
+        deltas = follow(http, url, job)
+        next(d for d in deltas if d.get("events"))
         assert list(tmp_path.glob("inflight-*"))
         asked = time.monotonic()
         page.process.send_signal(signal.SIGINT)
+        *_, last = deltas
+        assert last["stopped"].startswith("The run was cancelled after ")
         assert page.process.wait(30) == 0
         print(f"Ctrl-C took {time.monotonic() - asked:.2f} s")
     assert not list(tmp_path.glob("inflight-*"))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files
+from visualizer.documents.catalogue import ranks as recorded_as_ranks
 from visualizer.documents.replay import captions_in, replay
 from visualizer.page.step import PLOTLY
+from visualizer.server import recorded_runs
 from visualizer.server import store as files
 from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
 from visualizer.server.store import NotKept, Store, as_text, own_folder, write_whole
@@ -56,6 +59,35 @@ def test_a_run_that_is_kept_has_its_sentences_in_every_language(tmp_path):
     said = json.loads((tmp_path / f"{kept.put(trace())['id']}.json").read_text(encoding="utf-8"))
     assert said["translations"] == {"de": captions_in(trace(), "de")}
     assert said["translations"]["de"]["captions"][0]["bound"] != said["captions"][0]["bound"]
+
+
+def test_traces_that_look_alike_on_the_page_are_kept_apart(tmp_path):
+    """Otherwise, whoever opens a trace would be handed another one, which came first."""
+    kept, honest = Store(tmp_path, 2**24), Trace.load(TRACES / "kv-pressure.jsonl")
+    first, *others = honest.asked.values()
+    forged = first._replace(prompt=[first.prompt[0] + 1, *first.prompt[1:]])
+    alike = replace(honest, asked={one.request.id: one for one in (forged, *others)})
+    assert replay(alike) == replay(honest)
+    ids = [kept.put(trace, "uploaded")["id"] for trace in (alike, honest, alike)]
+    assert ids[0] == ids[2] != ids[1]
+    for run, trace in zip(ids, (alike, honest), strict=False):
+        assert list(kept.trace(run).lines()) == list(trace.lines())
+
+
+def test_a_page_that_is_saved_says_what_is_taken_on_trust(tmp_path):
+    """Also of runs that this server made, and of every rank: the file goes through other hands."""
+    kept = Store(tmp_path, 2**24)
+    alone = kept.export("html", kept.put(trace())["id"])
+    both = kept.export_ranks(kept.put_ranks(recorded_as_ranks("vllm-two-ranks"))["id"])
+    for page, count in ((alone, 1), (both, 2)):
+        text = (tmp_path / page["url"].rpartition("/")[2]).read_text(encoding="utf-8")
+        props = json.loads(
+            text.split('<script id="inflight-props" type="application/json">')[1].split(
+                "</script>"
+            )[0]
+        )
+        found = props["replay"].get("ranks") or [{"replay": props["replay"]}]
+        assert [one["replay"]["header"]["brought"] for one in found] == ["uploaded"] * count
 
 
 @pytest.fixture
@@ -157,6 +189,27 @@ def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
         (tmp_path / store.export("jsonl", run)["url"].rsplit("/")[-1]).read_text() for run in ids
     ] == written
     assert promise_recorded_runs(Store(tmp_path / "again", 0)) == promise_recorded_runs(store)
+
+
+def test_a_recorded_run_of_other_code_or_with_other_bytes_has_another_address(
+    tmp_path, monkeypatch
+):
+    """Browsers keep what an address sent for ever."""
+    (tmp_path / "traces").mkdir()
+    run, code = tmp_path / "traces" / "chunk-7-by-4.jsonl", tmp_path / "code.py"
+    written = (TRACES / run.name).read_text(encoding="utf-8")
+    cut = written[: written.rindex("\n", 0, -1) + 1]
+    monkeypatch.setattr(recorded_runs, "_CODE", [tmp_path])
+
+    def address(trace: str, source: str) -> str:
+        run.write_text(trace, encoding="utf-8"), code.write_text(source)
+        recorded_runs._code.cache_clear()
+        return promise_recorded_runs(Store(tmp_path / "kept", 0), run.parent)[0]["url"]
+
+    first = address(written, "a = 1")
+    assert address(written, "a = 1") == first
+    assert len({first, address(written, "a = 2"), address(cut, "a = 1")}) == 3
+    recorded_runs._code.cache_clear()
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from difflib import unified_diff
+from itertools import count
 
 import pytest
 
-from worlds.as_told import DRAWN, FOLDER, PAGE, texts
+from worlds.as_told import COST, DRAWN, FOLDER, PAGE, texts
+from worlds.served import of_attempts
 
 MADE = texts()
 LONG = (
@@ -34,3 +36,11 @@ def test_what_is_said_is_what_was_kept(name: str) -> None:
 
 def test_every_text_that_is_kept_is_compared() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(MADE)
+
+
+@pytest.mark.slow
+def test_on_a_busy_machine_a_sandbox_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = of_attempts(COST)
+    seconds = count()
+    monkeypatch.setattr("time.monotonic", lambda: float(next(seconds)))
+    assert of_attempts(COST) == quiet

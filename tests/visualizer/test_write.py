@@ -4,10 +4,12 @@ get their help, and what is wrong names its line or step.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import textwrap
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -470,6 +472,28 @@ ENGINE = "from visualizer.write import attempt, policy_answers\n"
 def test_a_policy_cannot_grade_itself(attack, says):
     found = grade("arrival", f"{ENGINE}{attack}\n{TASKS['arrival'].code}").to_json()
     assert not found["passed"] and says in found["message"]
+
+
+RAISED = {"type": "E", "why": "", "line": 1, "missing": None, "is_reading": False}
+REPLY = {"values": [1], "raised": RAISED, "printed": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_reply"),
+    [
+        (json.dumps(REPLY), True),
+        (json.dumps(REPLY | {"raised": None}), True),
+        *((json.dumps({k: v for k, v in REPLY.items() if k != part}), False) for part in REPLY),
+        (json.dumps(REPLY | {"values": 1}), False),
+        (json.dumps(REPLY | {"raised": {"why": ""}}), False),
+        (json.dumps(REPLY | {"raised": RAISED | {"is_reading": 0}}), False),
+        (json.dumps([REPLY]), False),
+        pytest.param("[" * 100_000, False, id="too deep"),
+    ],
+)
+def test_a_reply_has_all_its_parts_in_their_forms(text, is_reply):
+    with nullcontext() if is_reply else pytest.raises(ValueError):
+        assert Reply.of(text).values == [1]
 
 
 def test_a_policy_that_is_right_by_chance_is_run_once_more(tmp_path):

@@ -269,6 +269,12 @@ class Characters:
         return "a" * len(ids)
 
 
+def deltas_of(job: Iterator[Any]) -> list[Any]:
+    """All that a job says, on a clock that stands: a busy machine tells its progress more often."""
+    with patch("visualizer.browser.answers.time.monotonic", return_value=0.0):
+        return [delta for delta in job if delta is not None]
+
+
 def of_attempts(cost: Any) -> dict[str, list[Any]]:
     """What the engine of a sandbox says to what is written, on a cost that is simulated."""
 
@@ -283,13 +289,14 @@ def of_attempts(cost: Any) -> dict[str, list[Any]]:
     known = dict(POLICIES)
     for task, words, others in WRITTEN:
         code = task_named(task).code.replace(words, others)
-        deltas = [d for d in TabAnswers(engine).begin("policy", {"task": task, "code": code}) if d]
+        job = TabAnswers(engine).begin("policy", {"task": task, "code": code})
+        deltas = deltas_of(job)
         POLICIES.clear()
         POLICIES.update(known)
         if shown := deltas[-1]["attempt"]["replay"]:
             without_place(shown)
-        job = [{"kind": "delta", "delta": delta} for delta in deltas]
-        said.setdefault(f"begin policy {task} {code}", []).append(job)
+        heard = [{"kind": "delta", "delta": delta} for delta in deltas]
+        said.setdefault(f"begin policy {task} {code}", []).append(heard)
     return said
 
 
@@ -324,7 +331,7 @@ def _of_tab(answers: Answers) -> tuple[dict[str, list[Any]], dict[str, str]]:
         return [{"kind": "answer", "value": value}]
 
     def job(kind: str, spec: dict[str, Any]) -> list[Any]:
-        deltas = [delta for delta in tab.begin(kind, spec) if delta is not None]
+        deltas = deltas_of(tab.begin(kind, spec))
         if url := deltas[-1].get("url"):
             answers.kept[url] = json.loads(tab.document(url))
         return [{"kind": "delta", "delta": delta} for delta in deltas]

@@ -212,7 +212,6 @@ class ComputedJob(Iterator[Delta | None]):
         self._stopped = True
 
     def failed(self, error: Exception) -> Delta:
-        """The last delta of a job that was interrupted."""
         return {"done": True, **self._work.failed(error)}
 
     def _all(self, work: Work, host: Answers) -> Iterator[Delta | None]:

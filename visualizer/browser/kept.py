@@ -1,7 +1,5 @@
 """Keeps the latest runs, documents and files of a browser tab in memory, as `tab:` addresses."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import zlib
@@ -43,7 +41,6 @@ class Kept:
         return self.put_document(translated_ranks(ranks, ids, source))
 
     def put_document(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep a document; returns `{"id", "url"}`."""
         return _named(self._put(as_text(document)))
 
     def trace(self, run: object) -> Trace:

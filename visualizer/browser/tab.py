@@ -61,7 +61,6 @@ class Tab:
         return json.dumps({**facts, "has_chat_template": packed.chat_text is not None})
 
     def opened(self, name: str) -> PackedGguf:
-        """A file that was inspected."""
         return self._opened[name]
 
     def close(self, name: str) -> None:
@@ -70,7 +69,6 @@ class Tab:
         self._models.pop(name, None)
 
     def add(self, name: str, model: BrowserModel) -> None:
-        """Add a model that has been loaded."""
         if name in self._opened:
             packed = self._opened[name]
             tokenizer: Any = PlainTokenizer(packed.tokenizer, packed.chat_text)
@@ -82,7 +80,6 @@ class Tab:
         self._models[name] = model, tokenizer
 
     def call(self, name: str, arguments: str) -> str:
-        """See `Answers.call`."""
         return json.dumps(self._answers.call(name, json.loads(arguments)))
 
     def document(self, url: str) -> str | None:
@@ -156,6 +153,5 @@ class TabJob:
         return json.dumps([last])
 
     def stop(self) -> None:
-        """Stop the job at its next turn."""
         if isinstance(self._deltas, ComputedJob):
             self._deltas.stop()

@@ -2,8 +2,6 @@
 interpreter checks the clock itself (`interrupt` in assets/engine/worker.js) and signals itself.
 """
 
-from __future__ import annotations
-
 import signal
 from types import FrameType
 

@@ -1,7 +1,5 @@
 """The figures of a comparison: each has its finding as title, and each contender has one colour."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import textwrap

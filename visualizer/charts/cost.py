@@ -1,7 +1,5 @@
 """Two more figures of a comparison: the cost of a step by size, and waiting times by rate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -2,10 +2,8 @@
 wherever an engine runs. It checks nothing: tests check every figure against Plotly's schema.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 
 class Figure:
@@ -16,7 +14,7 @@ class Figure:
         self.layout: dict[str, Any] = {"xaxis": {}, "yaxis": {}}
 
     @classmethod
-    def side_by_side(cls, gap: float, shared: bool = False) -> Figure:
+    def side_by_side(cls, gap: float, shared: bool = False) -> Self:
         """Cells 1 and 2 in a row. gap: a share of the width. shared: they share a y axis."""
         half = (1.0 - gap) / 2
         figure = cls._of_cells(
@@ -27,7 +25,7 @@ class Figure:
         return figure
 
     @classmethod
-    def stacked(cls, heights: Sequence[float], gap: float) -> Figure:
+    def stacked(cls, heights: Sequence[float], gap: float) -> Self:
         """One cell for each height, cell 1 on top. gap: between two, as a share of the height."""
         room, total = 1.0 - gap * (len(heights) - 1), sum(heights)
         shares = [room * (height / total) for height in reversed(heights)]
@@ -37,9 +35,7 @@ class Figure:
         )
 
     @classmethod
-    def _of_cells(
-        cls, domains: Sequence[tuple[tuple[float, float], tuple[float, float]]]
-    ) -> Figure:
+    def _of_cells(cls, domains: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> Self:
         figure = cls()
         for cell, (x, y) in enumerate(domains, 1):
             for letter, other, (low, high) in (("x", "y", x), ("y", "x", y)):

@@ -1,7 +1,5 @@
 """Figures of a trace, a comparison and a plan in Plotly's package, for scripts and notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

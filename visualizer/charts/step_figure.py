@@ -2,8 +2,6 @@
 attention mask. Everything comes from the trace; colours and letters are those of the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any

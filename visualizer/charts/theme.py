@@ -1,7 +1,5 @@
 """The colour table, the Plotly template made from it, and titles of figures."""
 
-from __future__ import annotations
-
 import html
 import math
 import textwrap
@@ -107,6 +105,7 @@ def tint(colour: str, share: float = 0.18) -> str:
     )
 
 
+_AXIS = {"gridcolor": RULE, "linecolor": RULE, "zeroline": False}
 TEMPLATE = {
     "layout": {
         "font": {"family": FONT, "size": 13, "color": INK},
@@ -119,8 +118,8 @@ TEMPLATE = {
             "bordercolor": RULE,
             "font": {"family": FONT, "color": INK},
         },
-        "xaxis": {"gridcolor": RULE, "linecolor": RULE, "zeroline": False},
-        "yaxis": {"automargin": True, "gridcolor": RULE, "linecolor": RULE, "zeroline": False},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS | {"automargin": True, "ticklabelstandoff": 6},
     }
 }
 

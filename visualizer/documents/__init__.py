@@ -5,5 +5,4 @@ from typing import Any
 
 
 def as_text(document: dict[str, Any]) -> str:
-    """A document as JSON text."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,7 +1,5 @@
 """The recorded runs that ship with the page, as the player lists them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -87,7 +85,6 @@ def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
 
 
 def rank_files(name: str, folder: Path = TRACES) -> list[Path]:
-    """The trace files of the ranks of a run, in order."""
     return sorted(folder.glob(f"{name}.rank*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 

@@ -9,8 +9,6 @@ runs), and as folders on disk.
 On disk it is a folder: `comparison.json`, and the trace of every run, compressed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
@@ -26,7 +24,7 @@ from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
 from core.files import read_json
-from core.measure.compare import Comparison, first_parting
+from core.measure.compare import Comparison, environment, first_parting
 from core.measure.cost_curve import CostCurve
 from core.measure.faults import as_text, fault_of, shape
 from core.measure.load import adds_up
@@ -40,7 +38,7 @@ from core.workload.request import is_number
 from visualizer.charts import cost
 from visualizer.charts.comparison import FIGURES
 from visualizer.charts.theme import contender_hues
-from visualizer.documents.replay import replay, spoken
+from visualizer.documents.replay import UPLOADED, replay, spoken
 from visualizer.words import findings, verdicts
 from visualizer.words.language import elsewhere, t
 
@@ -63,8 +61,9 @@ class Shown:
     """A comparison and everything that is shown with it.
 
     workload: its name. load: a sweep of request rates, from `core.measure.load.sweep_load`.
-    environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: the results
-    of `core.proof.equivalence`, "honest" and "leak". group: its heading in the list, if any.
+    environment: see `core.measure.compare`. source: "recorded", "live" or "uploaded". equivalence:
+    the results of `core.proof.equivalence`, "honest" and "leak". group: its heading in the list, if
+    any.
     """
 
     comparison: Comparison
@@ -134,8 +133,12 @@ def _in_language(shown: Shown) -> dict[str, Any]:
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),
             "method": verdicts.method(comparison),
-            "where": where(shown.environment),
-            "notes": [*map(t, notes(comparison)), *verdicts.caveats(comparison)],
+            "where": _places(shown),
+            "notes": [
+                *map(t, notes(comparison)),
+                *verdicts.caveats(comparison),
+                *([t(verdicts.TRUST)] if shown.source == UPLOADED else []),
+            ],
         },
         "figures": _figures(shown),
         "table": table(comparison),
@@ -162,18 +165,28 @@ def about(name: str, comparison: Comparison) -> str:
 
 
 def where(environment: Mapping[str, Any]) -> str:
-    """One line about the machine; a browser does not tell how many CPUs it has."""
-    versions, cpus = environment.get("versions", {}), environment["cpus"]
+    """One line about the machine, as far as it is known: a browser does not tell how many CPUs it
+    has, and another engine's recording tells nothing of its machine.
+    """
+    versions, hardware = environment.get("versions", {}), environment["hardware"]
     by = "Pyodide" if "pyodide" in versions else "torch"
     told = [
-        f"{environment['hardware']} ({environment['device']})",
-        *([] if cpus is None else [t(f"{cpus} [CPU|CPUs]")]),
-        t(f"{environment['threads']} [thread|threads]"),
+        hardware if hardware == environment["device"] else f"{hardware} ({environment['device']})",
+        environment["cpus"] and t(f"{environment['cpus']} [CPU|CPUs]"),
+        environment["threads"] and t(f"{environment['threads']} [thread|threads]"),
         environment["dtype"],
         environment["model"]["name"],
-        f"{by} {versions.get(by.lower(), '?')}",
+        by.lower() in versions and f"{by} {versions[by.lower()]}",
     ]
-    return ", ".join(told)
+    return ", ".join(filter(None, told))
+
+
+def _places(shown: Shown) -> str:
+    """One line about the machine, or about several if the runs were made before."""
+    if not shown.comparison.is_of_traces:
+        return where(shown.environment)
+    traces = shown.comparison.traces.values()
+    return "; ".join(dict.fromkeys(where(environment(of.header, False)) for of in traces))
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -405,7 +418,7 @@ def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
     return all(
         datetime.fromisoformat(shown.created) >= datetime.fromisoformat(header.created)
         and header.source == shown.source
-        and shown.workload in (header.workload, f"engines-{header.workload}")
+        and shown.workload.removeprefix("engines-").removeprefix("gpu-") == header.workload
         for header in headers
     )
 

@@ -10,8 +10,6 @@ us and steps: by part, in the order of `parts`. Labels, meanings and names of li
 and keys of the page's translations.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.account.delays import QUEUED, SHARE_NAMES, TIME_SHARES, Delay, Gap, delays

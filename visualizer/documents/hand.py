@@ -5,8 +5,6 @@ The engine's own scheduler decided every variant in advance, with the settings o
 the page looks the decisions up. No model runs, so there are steps but no times.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

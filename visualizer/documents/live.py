@@ -10,8 +10,6 @@ tokens that it wrote, the steps in which it held a lane, and how many other requ
 same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -226,10 +224,7 @@ class LiveRun:
             lives[arrived.request].arrived = arrived.t
             lives[arrived.request].waits.append([step, None, False])
         for finished in event.finished:
-            life = lives[finished.request]
-            life.reason = finished.finish_reason
-            if finished.when == "before" and life.is_waiting:
-                life.waits[-1][1] = step - 1
+            lives[finished.request].reason = finished.finish_reason
         for left in event.released:
             if left.when == "before":
                 lives[left.request].lane_spans[-1][2] = step - 1

@@ -1,7 +1,5 @@
 """The document of the opening: the static and the continuous run of a recorded comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

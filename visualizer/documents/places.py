@@ -1,7 +1,5 @@
 """The place at which a saved page opens: a step, perhaps of a rank, or a common moment."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.errors import InflightError, shown

@@ -6,8 +6,6 @@
  "translations": {language: its "says", "figures", "table" and "requests"}}
 """
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 
@@ -102,6 +100,5 @@ def _cells(point: Point, plan: Plan) -> list[str]:
 
 
 def _times(point: Point, request: str) -> list[str]:
-    """The queue time, TTFT and E2E latency of a request."""
     one = point.requests.get(request)
     return ["–"] * 3 if one is None else [*map(seconds, (one.queue_s, one.ttft_s, one.e2e_s))]

@@ -10,13 +10,11 @@ delays: see `visualizer.documents.delays`. said: for prompts that were made from
 `replay` converts a whole trace; `Deltas` converts a run piece by piece while it continues.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import accumulate, zip_longest
-from typing import Any
+from typing import Any, Self
 
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import RECORDS, StepEvent
@@ -32,8 +30,8 @@ from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
 
 SCHEMA = 3
+UPLOADED = "uploaded"  # the source of what comes from a file, so that anyone may have made it
 Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
-_CONTEXT = 32  # prompt tokens that prime a detokenizer before the first new token
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
@@ -156,7 +154,7 @@ class Deltas:
         return dict(self._captioner.letters)
 
     @classmethod
-    def of(cls, trace: Trace, tokenizer: Any) -> Deltas:
+    def of(cls, trace: Trace, tokenizer: Any) -> Self:
         """Deltas of a trace, with all its requests announced."""
         deltas = cls(trace.header, tokenizer)
         for request, one in trace.asked.items():
@@ -231,12 +229,9 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """A detokenizer primed with the prompt: a token's text may depend on those before it."""
+        """A detokenizer after the prompt: a token's text may depend on those before it."""
         if request not in self._detokenizers:
-            detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
-            for token in self._prompts[request][-_CONTEXT:]:
-                detokenizer.add(token)
-            detokenizer.finish()
+            self._detokenizers[request] = Detokenizer(self._tokenizer, self._prompts[request])
         return self._detokenizers[request]
 
 

@@ -4,8 +4,6 @@ Each request runs alone through the model's own attention; a packed pass gives t
 rounding, as tests of the engine prove.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ for an engine in the browser tab.
 Invalid calls are refused here, so that an error repeats at most a few dozen characters of input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import Any

@@ -5,13 +5,11 @@ Several files at once are the parts of a recording, or the ranks of one engine; 
 a separator that JSON cannot contain.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.convert import open_texts
@@ -19,10 +17,10 @@ from core.torch_engine.models.tokenizer import MOST_CONTEXT, ModelDescription
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from core.workload.datasets import dataset_of
+from visualizer.documents.replay import UPLOADED
 from visualizer.jobs.limits import Limits, Refused, checked_model
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
-UPLOADED = "uploaded"  # the source in the header of such a run
 SEPARATOR = "\x1e"  # between two files
 MOST = 256  # files at once
 REQUESTS = 24  # taken from the start of a published workload: as many as one can follow by eye
@@ -79,7 +77,7 @@ class Wanted(NamedTuple):
     block: int
 
     @classmethod
-    def within(cls, limits: Limits, name: str, model: str) -> Wanted:
+    def within(cls, limits: Limits, name: str, model: str) -> Self:
         """Raises Refused for a model that may not be run here."""
         model, _ = checked_model(model, "auto", limits)
         total = min(limits.total_tokens, limits.total_characters)

@@ -4,8 +4,6 @@
 A spec is `{"workload": …, "config": …, "model": name, "device": name, "dtype": name}`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

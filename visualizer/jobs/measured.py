@@ -92,7 +92,6 @@ class Compare(Work):
         return {"url": host.keep_document(document(shown)), "rounds": rounds}
 
     def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
-        """The steps of a timed run."""
         steps = self.steps(engine, workload)
         self._timed_run = _TimedRun(self.progress, engine.trace)
 

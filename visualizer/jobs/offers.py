@@ -1,7 +1,5 @@
 """The choices that a page offers: presets, policies and models, within its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import MappingProxyType

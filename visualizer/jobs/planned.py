@@ -2,8 +2,6 @@
 simulated run. Nothing here is measured.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

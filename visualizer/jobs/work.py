@@ -5,8 +5,6 @@ becomes the last delta. Its driver limits the time and does other things in betw
 server (`visualizer.server.jobs`), or the worker of a browser tab (`visualizer.browser.answers`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol, TypeVar

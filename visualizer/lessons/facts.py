@@ -10,8 +10,6 @@ numbers that must be computed.
 A list stands for its length, and a path that ends in `request` for a request, drawn as its letter.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +139,6 @@ def parts_at(alone: Trace, together: Trace) -> int:
 
 @cache
 def recorded_run(name: str) -> Trace:
-    """A recorded run by its name."""
     return Trace.load(ASSETS / "traces" / f"{name}.jsonl")
 
 
@@ -341,7 +338,6 @@ def _member(of: Any, name: str) -> Any:
 
 
 def _first_to_finish(at: At) -> Finished:
-    """The first of the requests now in a lane to finish."""
     held = {r.request for r in at.frame.lanes}
     return next(
         f for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held
@@ -349,7 +345,6 @@ def _first_to_finish(at: At) -> Finished:
 
 
 def _prefill(at: At, request: str) -> list[StepEvent]:
-    """The steps that compute the prompt of a request."""
     return [
         e
         for e in at.trace.events
@@ -378,7 +373,6 @@ def best_seating(trace: Trace) -> list[list[str]]:
 
 
 def best_steps(trace: Trace) -> int:
-    """The number of steps of the best assignment."""
     return max(sum(len(trace.outputs[r]) for r in lane) for lane in best_seating(trace))
 
 
@@ -396,7 +390,6 @@ def _block_table(at: At, request: str) -> list[int]:
 
 
 def _written(at: At, request: str) -> str:
-    """The token that a request generates in this step."""
     before = sum(
         s.request == request for e in at.trace.events if e.step < at.step for s in e.sampled
     )

@@ -6,8 +6,6 @@ perhaps a question. They are defined in assets/lessons/lessons.toml; the texts a
 language, lesson and stop.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

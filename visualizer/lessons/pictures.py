@@ -1,7 +1,5 @@
 """Pictures for paper, as SVG readable in black and white: a run's lanes, a step's mask."""
 
-from __future__ import annotations
-
 from itertools import product
 from xml.etree.ElementTree import Element, SubElement
 

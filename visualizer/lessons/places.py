@@ -7,10 +7,8 @@ a new recording of the run.
     after ends(B)           the step after another; before: the one before it
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from core.errors import InflightError
 from core.trace.events import StepEvent
@@ -26,7 +24,7 @@ class Place(NamedTuple):
     rule: str
 
     @classmethod
-    def of(cls, text: str) -> Place:
+    def of(cls, text: str) -> Self:
         """A place from its text, as in `brief-static ends(B)`."""
         run, _, rule = text.partition(" ")
         return cls(run, rule)

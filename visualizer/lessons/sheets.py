@@ -7,8 +7,6 @@ each stop, and the answers. Questions are numbered by stop on both. Instructions
 are left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +61,6 @@ def plan(traces: Callable[[str], Trace], language: str = "en") -> str:
 
 
 def page(title: str, kind: str, body: Element, language: str) -> str:
-    """A whole page around the body of a sheet."""
     html = tostring(body, encoding="unicode", method="html")
     parts = {"title": escape(title), "kind": escape(kind), "lang": language, "body": html}
     template = (FOLDER / "sheet.html").read_text(encoding="utf-8")

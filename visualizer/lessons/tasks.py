@@ -6,8 +6,6 @@ A goal is a list of conditions that must all hold: `D.prompt > D.prompt@recorded
 of the recorded one, a number times a fact, a number, or a word.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Mapping

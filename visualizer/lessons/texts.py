@@ -14,8 +14,6 @@ A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}`, `
 text}` or `{"keys": text, "touch": text}`.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

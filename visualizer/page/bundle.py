@@ -3,8 +3,6 @@ server. Modules import each other by name only (`import { a } from "./b.js"`); e
 function that runs after those of its imports (see assets/player/parts/modules.js).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -15,6 +13,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 
 from core.config import ASSETS
+from visualizer.documents.replay import UPLOADED
 
 PLAYER = ASSETS / "player"
 STYLES = (
@@ -179,7 +178,6 @@ def page_html(
 
 
 def icon_link() -> str:
-    """The tag for the icon of a page."""
     icon = base64.b64encode(ICON.read_bytes()).decode()
     return f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
 
@@ -188,7 +186,15 @@ def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None)
     """A single file that opens from disk, without a network. replay: of a run, or of all ranks.
     place: where it opens, see `Player`.
     """
-    return page_html({"replay": replay, **(place or {})})
+    return page_html({"replay": brought(replay), **(place or {})})
+
+
+def brought(document: dict[str, Any]) -> dict[str, Any]:
+    """A replay as it is in a file: whoever passes the file on can change it."""
+    if "ranks" in document:
+        ranks = [one | {"replay": brought(one["replay"])} for one in document["ranks"]]
+        return document | {"ranks": ranks}
+    return document | {"header": document["header"] | {"brought": UPLOADED}}
 
 
 def inert_json(data: object) -> str:

@@ -8,8 +8,6 @@ compressed here (`.gz`), because not every host compresses; scripts, which the b
 are not.
 """
 
-from __future__ import annotations
-
 import ast
 import gzip
 import hashlib
@@ -86,7 +84,6 @@ class EngineFiles:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options for the page."""
         return {"engine": self.address, "engineModels": list(self.models)}
 
     def facts(self) -> dict[str, Any]:

@@ -3,8 +3,6 @@ can say. Also the embeddable page: one figure of a recorded run in a frame of an
 by its address (`#run=…&view=lanes,mask`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache, partial

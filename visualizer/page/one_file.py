@@ -1,7 +1,5 @@
 """Pages in a single file that fetch nothing: they open from disk, and in a cell of a notebook."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,12 +10,11 @@ from core.measure.compare import Comparison, environment
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.comparison import Shown, document
-from visualizer.documents.replay import captions_in, replay, translated_replay
-from visualizer.jobs.files import UPLOADED
+from visualizer.documents.replay import UPLOADED, captions_in, replay, translated_replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints
 from visualizer.lessons.lessons import LESSONS
-from visualizer.page.bundle import inert_json, page_html, page_of, standalone_html
+from visualizer.page.bundle import brought, inert_json, page_html, page_of
 from visualizer.page.tabs import packed_plotly, part, tab_script
 
 _BROUGHT = ASSETS / "site" / "one_file.html"
@@ -28,22 +25,26 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
     notebook. Raises InflightError if there is nothing to show.
     """
     if isinstance(what, Comparison):
-        return comparison_html(what)
+        return comparison_html(what, in_cell)
     if not isinstance(what, Trace):
         raise InflightError(f"There is no page of a {type(what).__name__}.")
     if not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
     made = translated_replay(what, "recorded")
-    return standalone_html(made if in_cell else _saved(made), place | {"embedded": in_cell})
+    if _is_brought(in_cell, what):
+        made = brought(made)
+    return page_html({"replay": made, **place, "embedded": in_cell})
 
 
-def _saved(made: dict[str, Any]) -> dict[str, Any]:
-    """A replay as it is in a file: whoever passes the file on can change it."""
-    return made | {"header": made["header"] | {"brought": UPLOADED}}
+def _is_brought(in_cell: bool, *traces: Trace) -> bool:
+    """Whether the runs of a page have been in a file, which anyone may have changed."""
+    return not in_cell or any(trace.recorded_texts is not None for trace in traces)
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """The page of a comparison; raises InflightError without a trace, and if it was simulated."""
+def comparison_html(comparison: Comparison, in_cell: bool = False) -> str:
+    """The page of a comparison, see `html_of`; raises InflightError without a trace, and if it was
+    simulated.
+    """
     if comparison.is_simulated:
         raise InflightError(
             "The page of a comparison shows what was measured, and this one is simulated. Each of"
@@ -53,9 +54,10 @@ def comparison_html(comparison: Comparison) -> str:
     if not traces:
         raise InflightError("No contender of this comparison left a trace that could be shown.")
     header = traces[0].header
-    made = document(
-        Shown(comparison, header.workload, environment(header) | {"load_average": comparison.load})
-    )
+    place = environment(header, is_here=not comparison.is_of_traces)
+    source = UPLOADED if _is_brought(in_cell, *traces) else "live"
+    shown = Shown(comparison, header.workload, place | {"load_average": comparison.load}, source)
+    made = document(shown)
     listed = [
         {name: made[name] for name in ("name", "title", "shows")}
         | {"url": "comparison", "group": ""}
@@ -81,7 +83,7 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     for run in dict.fromkeys(
         place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)
     ):
-        data[run] = {**_saved(replay(traces(run))), **captions_in(traces(run), language)}
+        data[run] = {**brought(replay(traces(run))), **captions_in(traces(run), language)}
         catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
     options = {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson}
     return _one_file({"catalogue": catalogue, "terms": hints(language)}, data, "learn", options)

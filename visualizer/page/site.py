@@ -1,7 +1,5 @@
 """Writes the recorded runs and comparisons as a static site, which also opens from disk."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 from dataclasses import replace

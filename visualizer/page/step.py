@@ -1,7 +1,5 @@
 """One step as a page of its own: its figure, and a placeholder for Plotly."""
 
-from __future__ import annotations
-
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.page.bundle import PLAYER, inert_json, page_of

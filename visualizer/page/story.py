@@ -6,8 +6,6 @@ assets/story/<language>.toml; each number in them is a fact of a recorded run, a
 (`visualizer.lessons.texts`).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -62,7 +60,6 @@ def sections() -> dict[str, dict[str, Any]]:
 
 @cache
 def words(language: str) -> dict[str, Any]:
-    """The texts of a language."""
     return tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
 
 
@@ -75,7 +72,6 @@ def minutes(language: str) -> int:
 
 
 def runs_of_story() -> set[str]:
-    """The recorded runs that the story is about."""
     places = (
         place
         for spec in sections().values()
@@ -94,7 +90,6 @@ def at(place: str) -> At:
 
 
 def said(template: str, place: str, places: Mapping[str, str], language: str) -> list[Span]:
-    """A text with its numbers filled in."""
     return filled(
         template, at(place), {name: at(there) for name, there in places.items()}, language
     )
@@ -221,7 +216,6 @@ def _html(spans: list[Span], player: str, place: str = "") -> str:
 
 
 def _hues(trace: Trace) -> dict[str, int]:
-    """The hue of each letter."""
     dealt, named = deal(trace), letters(trace)
     return {named[request]: hue for request, hue in dealt.items()}
 

@@ -2,8 +2,6 @@
 component, and writing and parsing the stub, take half of the import time.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial

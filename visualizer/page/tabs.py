@@ -1,7 +1,5 @@
 """The page's other tabs as files, fetched when first opened: scripts, and compressed Plotly."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Every answer is JSON. A refusal (`answering`) is `{"error": one sentence}`, neve
 page shows it and continues.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time
@@ -140,7 +138,6 @@ class Server:
         return self.jobs.follow(found, start)
 
     def cancel(self, job: str) -> dict[str, Any]:
-        """Cancel a job by its id."""
         return {"cancelled": self.jobs.cancel(job)}
 
     def _job(self, kind: object, spec: object) -> Job:

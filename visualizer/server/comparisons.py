@@ -2,11 +2,10 @@
 times can be trusted, and the recorded comparisons.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from core.torch_engine.models.cache import ModelCache
 from core.torch_engine.models.libraries import load_libraries
 from visualizer.documents.comparison import RECORDED, document, lettered, load, recorded
 from visualizer.jobs import measured, offers
@@ -15,9 +14,6 @@ from visualizer.jobs.work import Going, Host, Work
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.store import Store
-
-if TYPE_CHECKING:
-    from core.torch_engine.models.cache import ModelCache
 
 
 class MeasuredEquivalence(Work):

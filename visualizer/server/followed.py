@@ -6,8 +6,6 @@ requests: the counterpart of `shared_engine`.
     POST inflight/collect        see `core.serving.http.collect`
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import itertools
@@ -19,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -52,7 +50,7 @@ class Collected:
     token: str
 
     @classmethod
-    def into(cls, folder: Path) -> Collected:
+    def into(cls, folder: Path) -> Self:
         """Raises InflightError if the folder cannot be used, or its token; see `token_of`."""
         return cls(Collection(folder, tell=_tell), token_of(folder))
 
@@ -88,7 +86,6 @@ class EngineLoad:
         self._at = 0.0
 
     def take(self, event: StepEvent) -> None:
-        """The next step."""
         if self._tokens and event.t_start < self._tokens[-1][0]:
             self._tokens.clear()  # another recording
         over = {finished.request for finished in event.finished}
@@ -280,7 +277,7 @@ class Followed:
         return {
             "ranks": ranks,
             "count": own.count if own else 1,
-            "says": _says(own) + own.faults if own else [],
+            "says": [*_says(own), *own.faults] if own else [],
             "engines": engines if are_several else [],
             "all": [rank | {"name": titles[rank["of"]]} for rank in everybody],
             "all_says": _says(across) if across else [],

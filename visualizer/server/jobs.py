@@ -82,7 +82,6 @@ class Job:
         return self.work.noun
 
     def cancelled(self) -> str:
-        """The reason for an early end, in a sentence."""
         if self.has_begun:
             return self.work.stopped()
         return f"The {self.noun} was cancelled before it began."
@@ -102,7 +101,6 @@ class Job:
         return leaky_engine(*model, config, self.sleep)
 
     def _model(self, spec: Spec) -> tuple[Any, Any]:
-        """The spec's model and its tokenizer."""
         from core.torch_engine.models.watch import Stopped
 
         def watch(phase: str, done: int, total: int) -> None:
@@ -124,21 +122,17 @@ class Job:
         return found
 
     def between(self) -> None:
-        """See `Host`."""
         CORE_SHARES.apply()
         self.check()
 
     def keep(self, trace: Trace) -> dict[str, Any]:
-        """See `Host`."""
         return self.store.keep(trace, self.address) if self.store is not None else {}
 
     def keep_document(self, document: dict[str, Any]) -> str:
-        """See `Host`."""
         assert self.store is not None
         return self.store.keep_document(document, self.address)
 
     def recorded(self, run: object) -> Trace:
-        """See `Host`."""
         assert self.store is not None
         return self.store.trace(run)
 

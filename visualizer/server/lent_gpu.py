@@ -6,8 +6,6 @@ Without the package `spaces`, or outside ZeroGPU, this module has no effect. Imp
 the function, which ZeroGPU requires before the page is launched and before CUDA is first used.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -5,8 +5,6 @@ built-in models and those named by its owner (`INFLIGHT_MODELS`, `--model`) may 
 else that a visitor names is looked for, on the disk or on the hub.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ The messages may come from anywhere, such as a growing file. It has a thread of 
 nothing waits for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

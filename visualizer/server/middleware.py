@@ -2,8 +2,6 @@
 that the page uses, adds security headers, and identifies the visitor behind a proxy.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import re

@@ -12,8 +12,6 @@ GET engine/VERSION/NAME        a file of the engine in the tab, see
                                version's address has nothing
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path, PurePosixPath
 

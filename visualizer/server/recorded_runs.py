@@ -4,8 +4,6 @@ The name of a run's file is a hash of its sources, the traces and our code: unch
 restart, different after an upgrade.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import cache, partial

@@ -8,8 +8,6 @@ in. Only clients without scripts need the address in the text: so the first page
 each of a few addresses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

@@ -17,8 +17,6 @@ The number of requests that are answered at once is limited (`InTurn`), and an a
 most half of these places.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -261,7 +259,6 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON response."""
     # in ASCII, since a lone surrogate has no UTF-8
     return Response(json.dumps(data), status, headers, "application/json")
 
@@ -298,7 +295,6 @@ def streamed(events: AsyncIterator[bytes]) -> Response:
 
 
 def number_from(request: Request, name: str) -> int | None:
-    """A whole number from the query, or None."""
     given = request.query_params.get(name, "")
     return int(given) if given.isdecimal() and len(given) < 12 else None
 

@@ -7,8 +7,6 @@ fetch and visitors to download.
 The files have a quota (`Store._prune`). No input of a visitor becomes part of a file's name.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import json
@@ -94,7 +92,6 @@ class NotKept(InflightError):
 
 
 def address(path: Path) -> str:
-    """The address of a file of the store."""
     return f"{ADDRESS}{path.name}"
 
 
@@ -119,10 +116,11 @@ class Store:
         share of the quota it takes. Raises NotKept.
         """
         with self._writing():
-            path = write_by_content(self.folder, translated_replay(trace, source))
+            lines = [line + "\n" for line in trace.lines()]
+            path = write_by_content(self.folder, translated_replay(trace, source), lines)
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
-                write_whole(kept, (line + "\n" for line in trace.lines()))
+                write_whole(kept, lines)
         return self._kept(path, client)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
@@ -185,11 +183,9 @@ class Store:
         return {"id": path.stem, "url": self._url(path)}
 
     def pin(self, path: Path) -> None:
-        """Keep a file permanently."""
         self._pinned.add(path.name)
 
     def is_pinned(self, name: str) -> bool:
-        """Whether a file is kept permanently."""
         return name in self._pinned
 
     # -- reading -----------------------------------------------------------------------------------
@@ -381,8 +377,13 @@ def write_whole(path: Path, pieces: Iterable[str]) -> Path:
     return path
 
 
-def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
-    """Write JSON under the hash of its content, unless it exists; returns the file."""
+def write_by_content(folder: Path, data: dict[str, Any], beside: Iterable[str] = ()) -> Path:
+    """Write JSON under the hash of its content, unless it exists; returns the file. beside: of a
+    replay, the lines of its trace, which has more: two traces may look alike on the page.
+    """
     text = as_text(data)
-    path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
+    named = hashlib.sha256()
+    for piece in (text, *beside):
+        named.update(piece.encode("utf-8", "surrogatepass"))
+    path = folder / f"{named.hexdigest()[:20]}.json"
     return path if path.exists() else write_whole(path, [text])

@@ -5,8 +5,6 @@ The process runs this module, with limits on memory and CPU time. Its first argu
 file, the file comes on stdin, and the result goes to stdout as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,12 +3,10 @@
 `visualizer.words.vocabulary` defines what a sentence is.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -49,7 +47,7 @@ class Captioner:
         self._last_end: float | None = None
 
     @classmethod
-    def of(cls, trace: Trace) -> Captioner:
+    def of(cls, trace: Trace) -> Self:
         """A captioner for a trace, with all requests announced."""
         captioner = cls(trace.header)
         for request, one in trace.asked.items():

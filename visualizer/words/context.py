@@ -1,7 +1,5 @@
 """One event in the context of the earlier ones: all that a sentence about the step needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from core.trace.events import Segment, StepEvent

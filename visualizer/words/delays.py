@@ -2,8 +2,6 @@
 with its cause if that is recorded. See `core.account.delays`.
 """
 
-from __future__ import annotations
-
 from core.account.delays import AGAIN, BETWEEN, PREEMPTED, QUEUED, SLOW, STALLED, Delay, Gap
 from core.trace.phrases import queued_by, reason
 from visualizer.words.vocabulary import Sentence, milliseconds, names, said
@@ -34,7 +32,8 @@ def wait_sentence(delay: Delay) -> Sentence:
     )
     causes: Sentence = []
     for us, limit in by:
-        causes += [", "] * bool(causes) + [queued_by(limit), f" ({milliseconds(us / 1e6)})"]
+        share = [f" ({milliseconds(us / 1e6)})"] * (len(by) > 1)  # of one, it is the whole wait
+        causes += [", "] * bool(causes) + [queued_by(limit), *share]
     if late := delay.overtaken_by:
         count = f"; overtaken by {len(late)} [request|requests] that came later: "
         causes += [count, *names(late)]

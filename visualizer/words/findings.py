@@ -2,8 +2,6 @@
 wins. `visualizer.words.verdicts` says which one won and how certain that is.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -223,10 +221,11 @@ _PAID = (
 def cost(curve: CostCurve) -> str:
     """What a batch costs and gains, and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
-    grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
+    grows = round(most.median / one.median, 2)
+    cheaper = most.tokens / one.tokens / grows  # as a reader divides
     said = t(
         f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: ",
-        times=times(grows),
+        times=t(f"{grows:.2f}"),
     )
     if cheaper > 1:
         said += t("each token is {times} times cheaper", times=times(cheaper))

@@ -2,8 +2,6 @@
 entry is missing, the English stays, and its key is added to `missing_keys`, which a test checks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

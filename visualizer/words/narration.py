@@ -1,7 +1,5 @@
 """Describes a step in one sentence of at most `MAX_CHARACTERS`, the important facts first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from core.trace.events import Finished, Segment

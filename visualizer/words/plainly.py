@@ -3,8 +3,6 @@ requests come, read, write and go. It has no limits and no arithmetic, but the s
 `visualizer.words.narration`.
 """
 
-from __future__ import annotations
-
 from core.trace.events import Limit, Segment
 from core.trace.phrases import brief
 from visualizer.words.context import CaptionContext

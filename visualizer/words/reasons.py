@@ -1,7 +1,5 @@
 """A sentence with numbers for every decision of a step, in the order in which they were taken."""
 
-from __future__ import annotations
-
 from core.trace.events import (
     NOT_RECORDED,
     Admitted,

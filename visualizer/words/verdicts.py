@@ -5,8 +5,6 @@ A verdict counts rounds, in each of which two times of the same round are divide
 a fair coin would be so one-sided in at most one of ten tries (two-sided sign test).
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -41,6 +39,10 @@ PARTS = {
     "mixed": "steps that mix prefill and decode",
     "rest": "everything else",
 }
+TRUST = (
+    "Taken on trust: everything said here, such as times, tokens, texts and machine: whoever passed"
+    " the file on may have changed it."
+)
 
 
 def headline(comparison: Comparison, two: tuple[str, str] | None = None) -> str:
@@ -277,6 +279,8 @@ def method(comparison: Comparison) -> str:
     is_greedy = comparison.traces and not any(r.sampling.temperature for r in requests)
     everybody = t(" All of them choose the most probable token.") if is_greedy else ""
     measured = t("After a warm-up, {runs}; setup and teardown are not in these times", runs=runs)
+    if comparison.is_of_traces:
+        measured = t("One run of each, made before and read from its trace")
     return f"{measured}{race}.{everybody}"
 
 

@@ -3,8 +3,6 @@
 words for limits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 

@@ -12,8 +12,6 @@ A value is JSON where it can be, and otherwise {"tuple": […]}, {"dict": [[key,
 its type, "repr": its text}.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib

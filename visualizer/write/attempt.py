@@ -7,8 +7,6 @@ the rules of every run, and measures the result. It must run where the code can 
     {"comparison": a document}   the answer of `Beside`, if the policy ran without a fault
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

@@ -1,7 +1,5 @@
 """Turns a visitor's code into a policy, and its errors into sentences. For sandboxes only."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

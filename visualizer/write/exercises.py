@@ -3,8 +3,6 @@ is for the visitor only, who could manipulate it. Its answer is that of `visuali
 with "case": the smallest that shows the fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any

@@ -2,8 +2,6 @@
 here: the values of the cases of an exercise, or the run of a policy, which must keep all rules.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -111,7 +109,6 @@ def _run(task: PolicyTask, source: bytes) -> tuple[Result, float]:
 
 
 def ended(going: Generator[int, None, Result]) -> Result:
-    """The result of a check, run to its end."""
     while True:
         try:
             next(going)
@@ -160,7 +157,6 @@ def _is_of(task: PolicyTask, trace: Trace) -> bool:
 
 
 def _told(fault: Fault) -> str:
-    """The sentence of a fault in the current language."""
     return t(fault.says, **fault.holes)
 
 

@@ -1,7 +1,5 @@
 """The cases of the mask exercise: random packed rows, the smallest first, and their masks."""
 
-from __future__ import annotations
-
 import random
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -105,7 +103,6 @@ def _wrong(chunks: list[ChunkInRow], due: Mask, found: Any) -> Fault | None:
 
 
 def _wrong_cell(due: Mask, found: Rows) -> Fault:
-    """The first cell that differs."""
     cells = ((q, k) for q, row in enumerate(found) for k in range(len(row)))
     row, column = next((q, k) for q, k in cells if bool(found[q][k]) != bool(due.allowed[q][k]))
     query, key = due.queries[row], due.keys[column]

@@ -1,7 +1,5 @@
 """The measures of tasks, which depend on decisions alone: steps, tokens, counts, but no seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import fmean
 from typing import NamedTuple
@@ -28,18 +26,12 @@ class Measure(NamedTuple):
         return self.says.format(n=f"{self.of(trace):,}")
 
 
-def _joined(trace: Trace) -> list[str]:
-    """Requests in the order in which they were first admitted."""
-    return list(
-        dict.fromkeys(admitted.request for event in trace.events for admitted in event.admitted)
-    )
-
-
 def _overtaken(trace: Trace) -> int:
     """The most requests that were admitted before one that had arrived earlier."""
     arrived = [arrived.request for event in trace.events for arrived in event.newcomers]
     order = {request: place for place, request in enumerate(arrived)}
-    places = [order[request] for request in _joined(trace)]
+    admitted = (admitted.request for event in trace.events for admitted in event.admitted)
+    places = [order[request] for request in dict.fromkeys(admitted)]
     # a request that was never admitted was overtaken by all later ones that were
     places += sorted(set(order.values()) - set(places))
     return max(

@@ -2,8 +2,6 @@
 which makes the same decisions as any other.
 """
 
-from __future__ import annotations
-
 from importlib.util import decode_source
 from typing import Any
 

@@ -5,8 +5,6 @@ killed, with the processes of its group, when its time is up and when it is no l
 not a sandbox: it may read and write whatever its user may.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -18,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any
+from typing import Any, Self
 
 from core.errors import InflightError
 from visualizer.write.cases import Reply
@@ -62,7 +60,7 @@ class Process:
             self._last = read
         self._limit, self.seconds = SECONDS, 0.0
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

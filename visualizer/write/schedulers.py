@@ -1,7 +1,5 @@
 """The cases of both schedulers: the engine's decisions in small states and in random runs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from itertools import product

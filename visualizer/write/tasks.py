@@ -1,7 +1,5 @@
 """The tasks of `assets/write/tasks.toml`: initial code, requests, goals, typical mistakes."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields

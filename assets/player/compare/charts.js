@@ -73,7 +73,6 @@ export class Charts {
     for (const panel of this.panels) this.seen.observe(panel.plot);
   }
 
-  /** Draw all charts again after a change of colours. */
   repaint() {
     for (const panel of this.panels)
       if (panel.drawn) {

@@ -56,7 +56,6 @@ export class Chooser {
     );
   }
 
-  /** A list of the comparisons under a heading. */
   _list(/** @type {string} */ group, /** @type {ComparisonEntry[]} */ entries) {
     return h(
       "select",

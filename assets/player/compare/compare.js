@@ -291,7 +291,7 @@ export class Compare {
     this.spec = spec;
     const racing = doc.names.filter((/** @type {number} */ n) => doc.runs[n]);
     const first = racing.filter((/** @type {number} */ n) => doc.race.includes(n));
-    this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
+    this.chosen = new Set(doc.source !== "recorded" || first.length < 2 ? racing : first);
     this._who();
     this._race();
     this.bar.fit();
@@ -323,7 +323,8 @@ export class Compare {
     this.equivalence.say();
     const { device, model, versions } = doc.data.environment;
     const here = versions?.pyodide ? "Measured in this tab" : "Measured here";
-    const word = t(doc.source === "recorded" ? "Recorded" : here);
+    const elsewhere = doc.source === "recorded" ? "Recorded" : "From a file";
+    const word = t(doc.source === "live" ? here : elsewhere);
     const facts = [word, dateOf(doc.created), model.name, device.toUpperCase()];
     setText(this.$(".source"), joined(facts));
     this.$(".source").title = says.where;
@@ -476,7 +477,6 @@ export class Compare {
     });
   }
 
-  /** Download the measurements. */
   _save(/** @type {string} */ kind) {
     if (!this.doc) return;
     const { csv, data, name } = this.doc;
@@ -518,7 +518,6 @@ export class Compare {
     }, 300);
   }
 
-  /** Open a run of the race in the Watch tab. */
   _watch(/** @type {Json} */ racer, /** @type {number} */ step) {
     const entry = {
       name: null,
@@ -622,7 +621,6 @@ const dateOf = (/** @type {string} */ created) =>
     ? created.slice(0, 10)
     : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" });
 
-/** Fill `holder` with the markup and style of this tab, once. */
 window.inflightCompareMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   new Promise((resolve) => {
     const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");

@@ -60,9 +60,7 @@ export class EquivalencePanel {
     this.$(".equivalence-cancel").addEventListener("click", () => this._stop?.abort());
   }
 
-  /**
-   * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request.
-   */
+  /** found: {honest, leak}: equivalences with their sentences, or absent. prompts: by request. */
   show(/** @type {Json} */ found, prompts = new Map()) {
     this.kept = found; // new measurements are added to this object
     this.prompts = prompts;

@@ -41,7 +41,6 @@ export class NewComparison {
     });
   }
 
-  /** Set the available choices. */
   fill(/** @type {ComparisonOffers} */ { presets, policies, most_repeats: most, note, offered }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
@@ -67,12 +66,11 @@ export class NewComparison {
     if (presets.length) this.begin(presets[0].name);
   }
 
-  /** Write what depends on the language and not on the choices. */
   named() {
     if (!this.policies) return;
     this.model.named();
     this.device.named();
-    setText(this.watched, t("those of the Watch tab"));
+    setText(this.watched, t("those in Watch or Live"));
     for (const option of this.fields.preset.options)
       if (option !== this.watched) option.textContent = t(this._preset(option.value).title);
     for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries())
@@ -95,7 +93,7 @@ export class NewComparison {
     this._chosen();
   }
 
-  /** Open the drawer with the requests of the Watch tab chosen. */
+  /** Open the drawer with the requests of the run in Watch or Live chosen. */
   openOnWatched() {
     this.fields.preset.value = WATCHED;
     this.toggle(true);

@@ -14,10 +14,7 @@ function partsOf(text) {
 }
 
 export class PlanPanel {
-  /**
-   * el: the panel. options: {ask(kind, spec, onprogress, signal) → answer, done(url), watch(url,
-   * entry)}.
-   */
+  /** options: {ask(kind, spec, onprogress, signal) → answer, done(url), watch(url, entry)}. */
   constructor(/** @type {HTMLElement} */ el, /** @type {Json} */ options) {
     this.el = el;
     this.options = options;

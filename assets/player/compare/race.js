@@ -49,7 +49,6 @@ export class Race {
     this._point();
   }
 
-  /** The unit of the race's moments. */
   get unit() {
     return this.clock ? "seconds" : "steps";
   }
@@ -66,7 +65,6 @@ export class Race {
     return this.page.presenter;
   }
 
-  /** The font size of words on canvases. */
   get font() {
     return this.presenter ? 20 : this.layout === "phone" ? 12 : 11;
   }
@@ -112,17 +110,13 @@ export class Race {
     this.rows.style.setProperty("--racers", String(this.racers.length));
     this._spread();
     this.toggle(false);
-    this.now = this.firstEnd();
+    // the moment at which the first run is done, when the gap to the others is visible
+    this.now = Math.min(...this.racers.map((r) => r.length), this.span);
     this.redraw();
   }
 
   _spread() {
     this.span = Math.max(...this.racers.map((r) => r.length), 1e-9);
-  }
-
-  /** The moment at which the first run is done, when the gap to the others is visible. */
-  firstEnd() {
-    return Math.min(...this.racers.map((r) => r.length), this.span);
   }
 
   setClock(/** @type {boolean} */ on) {
@@ -227,10 +221,7 @@ export class Race {
     return t(`step ${Math.floor(this.now)}${small ? "" : ` of ${this.span}`}`);
   }
 
-  /**
-   * By how many tokens the first is ahead of the last.
-   * @returns {[number, {first: string, last: string}]}
-   */
+  /** How many tokens the first leads by. @returns {[number, {first: string, last: string}]} */
   gap() {
     const order = this.racers
       .map((racer) => ({ name: racer.name, tokens: racer.tokensAt(this.now) }))

@@ -95,7 +95,6 @@ export class Racer {
     return { i, inside: i >= 0 && now < this.ends(events[i])[this.race.unit] - 1e-9 };
   }
 
-  /** How many steps are done at a moment of the race. */
   stepsAt(/** @type {number} */ now) {
     return countUpTo(this.run.events, now + 1e-9, (e) => this.ends(e)[this.race.unit]);
   }

@@ -289,7 +289,6 @@ export class BrowserEngine {
 
   // -- documents in the worker -------------------------------------------------------------------
 
-  /** A document by its address, "tab:…". */
   async document(/** @type {string} */ url) {
     return JSON.parse(await this._text(url));
   }

@@ -28,7 +28,6 @@ export class DeviceField {
     this.named();
   }
 
-  /** The device for a spec. */
   get value() {
     return this.select.value === TAB ? "auto" : this.select.value;
   }

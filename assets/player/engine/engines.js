@@ -90,10 +90,7 @@ export class Engines {
     keep("good", CHOICE, tab ? "tab" : "server");
   }
 
-  /**
-   * Whether the tab can compute a spec.
-   * @param {{model?: string, dtype?: string, device?: string}} spec
-   */
+  /** Whether the tab can run it. @param {{model?: string, dtype?: string, device?: string}} spec */
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
       this.tab &&
@@ -188,10 +185,7 @@ export class Engines {
       : 0;
   }
 
-  /**
-   * Read a visitor's GGUF file, so that its model can be chosen in this tab. Throws a sentence.
-   * @param {File} file
-   */
+  /** Read a visitor's GGUF file: its model can be chosen. Throws a sentence. @param {File} file */
   async open(file) {
     const facts = await /** @type {BrowserEngine} */ (this.tab).open(file);
     this.own[facts.name] = facts;

@@ -32,7 +32,6 @@ function shape(name) {
 
 /** Blends two states. @param {Moment} a @param {Moment} b @param {number} u @returns {Moment} */
 export function blend(a, b, u) {
-  /** @type {Moment} */
   const between = { ...b };
   for (const [key, to] of Object.entries(b)) {
     const from = a[key];
@@ -44,9 +43,7 @@ export function blend(a, b, u) {
 /** Smooths a share: slow at 0 and at 1. @param {number} u */
 export const ease = (u) => u * u * (3 - 2 * u);
 
-/**
- * A slider as an element. @param {Omit<Slider, "key">} slider @param {(n: number) => void} moved
- */
+/** A slider element. @param {Omit<Slider, "key">} slider @param {(n: number) => void} moved */
 export function rangeOf({ from, to, word, step = 1 }, moved) {
   const range = h("input", {
     type: "range",

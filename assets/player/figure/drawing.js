@@ -137,7 +137,6 @@ export class Drawing extends Card {
     return { key, says, words, range, label: h("label", {}, words, range) };
   }
 
-  /** Let parts of the picture be dragged. */
   _drags() {
     const { surface, kind, data } = this;
     const { canvas } = surface;

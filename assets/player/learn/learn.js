@@ -125,9 +125,7 @@ export class Learn {
     return true;
   }
 
-  /**
-   * The sentences about a run in the language of the lessons; null if they exist only in English.
-   */
+  /** The sentences about a run in the language of the lessons; null if only English has them. */
   async _captions(/** @type {string} */ run) {
     const { language, options, engines } = this;
     if (!this.watch.recorded(run)) return null;
@@ -159,7 +157,6 @@ export class Learn {
     return this.options.only ? null : this.doc.lessons[this.lesson.number] || null;
   }
 
-  /** Show what the address names. */
   async _follow() {
     const wanted = addressed();
     const lesson = this._lesson(wanted.get("lesson") || this.options.only);
@@ -363,10 +360,6 @@ export class Learn {
     this.task.begin();
   }
 
-  endTask() {
-    return this.open(this.lesson, this.at);
-  }
-
   // -- buttons, labels and keys ------------------------------------------------------------------
 
   _buttons() {
@@ -482,7 +475,6 @@ function take(/** @type {Happened} */ e) {
   e.stopImmediatePropagation();
 }
 
-/** Fill `holder` with the Learn tab, from this script's markup and style, once. */
 window.inflightLearnMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   (window.inflightLearn = new Learn(
     fillPart(holder, window.inflightLearnFiles, ".inflight-learn"),

@@ -24,7 +24,7 @@ export class Task {
     this.next = learn.$(".task-next");
     this.next.addEventListener("click", () => learn.open(learn.nextLesson));
     learn.$(".task-edit").addEventListener("click", () => learn.watch.edit());
-    learn.$(".task-back").addEventListener("click", () => learn.endTask());
+    learn.$(".task-back").addEventListener("click", () => learn.open(learn.lesson, learn.at));
     document.addEventListener(
       "inflight-ran",
       (/** @type {CustomEventInit} */ e) => (this.on || this.awaited) && this._check(e.detail.id),
@@ -152,7 +152,6 @@ export class Task {
     this.isAnswered = true;
   }
 
-  /** Write the strip: the task and its goals. */
   _draw() {
     const { learn, isAnswered } = this;
     const { $, words } = learn;

@@ -66,7 +66,6 @@ export class Batch {
     return this.most * CHAPTER;
   }
 
-  /** Follow until the signal is aborted. */
   follow(/** @type {AbortSignal | undefined} */ signal) {
     const broke = (/** @type {string} */ sentence) => {
       this.broken = sentence;
@@ -92,7 +91,6 @@ export class Batch {
     Object.assign(this, { of, run, state, chapters, first, next });
   }
 
-  /** The number of the current run. */
   get number() {
     return this.chapters[0]?.beginning.begin.run;
   }
@@ -220,7 +218,6 @@ export class Fleet {
     return batch;
   }
 
-  /** Follow until the signal is aborted. */
   follow(/** @type {AbortSignal | undefined} */ signal) {
     const broke = (/** @type {string} */ sentence) => {
       this.broken = sentence;
@@ -235,10 +232,7 @@ export class Fleet {
     );
   }
 
-  /**
-   * Take what the server sends of one rank, whose stream alone resumes after `last`. See
-   * `events_together`.
-   */
+  /** Take news of one rank, whose stream alone resumes after `last`: see `events_together`. */
   take(/** @type {Json} */ { of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;

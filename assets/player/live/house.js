@@ -36,10 +36,7 @@ export class House {
     );
   }
 
-  /**
-   * Disable a button while its request is sent. @param {Json} button
-   * @param {() => Promise<void>} act
-   */
+  /** Disable a button while it sends. @param {Json} button @param {() => Promise<void>} act */
   async _press(button, act) {
     button.disabled = this.isPressing = true;
     try {

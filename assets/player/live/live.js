@@ -166,7 +166,6 @@ export class Live {
     if (this.watch.state.pinned !== request) this.watch.pin(request);
   }
 
-  /** Write all texts again after a change of language. */
   _named() {
     fillTabs(this.root, this.options.tabs, "live");
     this.teacher?.named();
@@ -308,7 +307,6 @@ export class Live {
     this.redraw();
   }
 
-  /** Show the batch in the player, at its newest step. */
   _onScreen() {
     const { run } = this.batch;
     if (!run || this.watch.state.run === run || this.fleet) return;
@@ -419,7 +417,6 @@ const SESSION = "inflight-session.jsonl";
 const session = (/** @type {Live} */ live) =>
   live.server.fetched("serve/session", live.teacher.headers);
 
-/** Fill `holder` with the markup and style of this tab, once. */
 window.inflightLiveMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   (window.inflightLive = new Live(
     fillPart(holder, window.inflightLiveFiles, ".inflight-live"),

@@ -123,7 +123,6 @@ export class OwnRequests {
     this.changed();
   }
 
-  /** The requests that have not ended. */
   get open() {
     return this.requests.filter((own) => !own.ended && !own.lost);
   }
@@ -210,7 +209,6 @@ export class AskForm {
     this.button.disabled = false;
   }
 
-  /** Show why the server refused something. */
   refuse(/** @type {Json} */ error) {
     const again = error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : "";
     this.say(t(error.message) + again);
@@ -232,6 +230,7 @@ export class OwnList {
   constructor(section, mine, shown) {
     this.section = section;
     this.list = find(section, "ul");
+    this.heard = find(section, ".own-heard"); // how the last one ended, and its answer
     this.mine = mine;
     this.shown = shown;
     this.rows = new Map();
@@ -297,6 +296,8 @@ export class OwnList {
     if (own.isChat) setText(row.prompt, `${own.prompt} `);
     setText(row.text, own.text.slice(0, own.ends[numWritten(run, own) - 1] || 0));
     const over = Boolean(own.ended || own.lost);
+    if (over && row.isOpen) setText(this.heard, `${row.state.textContent} ${row.text.textContent}`);
+    row.isOpen = !over;
     row.button.hidden = this.mine.asking.has(own);
     tell(row.button, over ? "Remove" : "Cancel");
     row.button.setAttribute(

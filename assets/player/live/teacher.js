@@ -27,12 +27,10 @@ export class Teacher {
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
   }
 
-  /** The headers that identify the teacher to the server. */
   get headers() {
     return this.isOn ? { "X-Teacher-Token": this.token } : {};
   }
 
-  /** Read the token of a printed link. */
   read(/** @type {URLSearchParams} */ address) {
     const token = address.get("teacher");
     if (token) {
@@ -122,7 +120,6 @@ export class Teacher {
     this.live.redraw();
   }
 
-  /** Write all texts again after a change of language. */
   named() {
     if (this.isOn) this._build(this._given);
   }

@@ -125,19 +125,14 @@ export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/**
- * Note what `row` is drawn from; returns whether any of it is new.
- * @type {(row: Json, of: Json) => boolean}
- */
+/** Note what `row` is drawn from; returns if it is new. @type {(row: Json, of: Json) => boolean} */
 export function isRedrawn(row, of) {
   const isOther = Object.keys(of).some((name) => row[name] !== of[name]);
   if (isOther) Object.assign(row, of);
   return isOther;
 }
 
-/**
- * Set a style only if it changes. @type {(el: HTMLElement, name: string, value: string) => void}
- */
+/** Set a style if it changes. @type {(el: HTMLElement, name: string, value: string) => void} */
 export function setStyle(el, name, value) {
   if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
@@ -155,9 +150,7 @@ export function jsonIn(text) {
   }
 }
 
-/**
- * Load and run a script; throws the sentence `failed`. @param {string} src @param {string} failed
- */
+/** Load and run a script, or throw `failed`. @param {string} src @param {string} failed */
 export const runScript = (src, failed) =>
   new Promise((resolve, reject) => {
     const onerror = () => reject(new Error(failed));

@@ -14,9 +14,7 @@ export function prefersDark() {
   );
 }
 
-/**
- * Whether the player is dark; without one, as a link says ("dark", "light"), or as the host page.
- */
+/** Whether the player is dark; without one, as a link says ("dark", "light"), or the host page. */
 export function isDarkBeside(/** @type {string | null} */ wanted = null) {
   /** @type {HTMLElement | null} */
   const player = document.querySelector("#watch .inflight[data-theme]");
@@ -67,9 +65,7 @@ export function fillPart(
   return root;
 }
 
-/**
- * Have a part follow the player's theme and its own width; call the result when a theme changed.
- */
+/** Have a part follow the player's theme and its own width; call the result on a new theme. */
 export function besidePlayer(/** @type {Root} */ root) {
   /** @type {boolean | null} */
   let painted = null;

@@ -140,10 +140,7 @@ export class Server {
   }
 }
 
-/**
- * A refusal by the server. status: of HTTP; retryAfter: after how many seconds to try again, or
- * null.
- */
+/** A refusal by the server. status: of HTTP; retryAfter: seconds until another try, or null. */
 export class Refusal extends Error {
   /** @param {string} sentence @param {number} status @param {number | null} retryAfter */
   constructor(sentence, status, retryAfter = null) {
@@ -195,7 +192,6 @@ export async function comparisonUrl(/** @type {Json} */ server, /** @type {Json}
   return answer.url;
 }
 
-/** The JSON at an address. */
 export async function fetchJson(/** @type {string} */ url) {
   return (await brought(url)) || (await fetched(url)).json();
 }

@@ -20,7 +20,6 @@ const speeches = new Set();
 /** The code of the current language. */
 export const speaking = () => (spoken ? spoken.name : "en");
 
-/** Whether the wanted language has been set. */
 export const isSpoken = () => isChosen;
 
 /** Hide the page until its language is set. */
@@ -51,10 +50,7 @@ export const runOf = ({ runs, translations }, name) => ({
   ),
 });
 
-/**
- * Switch all parts to a language: labels at once, sentences with the next run that is opened.
- * @param {Json} language
- */
+/** Switch all parts to a language: labels now, sentences with a new run. @param {Json} language */
 export function speak(language) {
   if (isChosen && spoken === language) return;
   spoken = language;

@@ -21,10 +21,7 @@ export function take(laneSpan, group, blocks, i, left = []) {
   }
 }
 
-/**
- * The blocks that a request holds while the passes of step i run. @param {LaneSpan} laneSpan @param
- * {number} i
- */
+/** The blocks held while the passes of step i run. @param {LaneSpan} laneSpan @param {number} i */
 export function placesAt(laneSpan, i) {
   return laneSpan.places.filter((place) => place.from <= i && i <= place.to);
 }

@@ -122,10 +122,7 @@ export function roundUnit(span, most, whole) {
   return whole ? Math.max(1, Math.round(unit)) : unit;
 }
 
-/**
- * The label of a moment on an axis of `span` seconds: "0", "50 ms", "1.5 s".
- * @param {number} seconds @param {number} span
- */
+/** A label of an axis of `span` seconds: "50 ms". @param {number} seconds @param {number} span */
 export function clockLabel(seconds, span) {
   if (seconds === 0) return "0";
   return span >= 1

@@ -8,10 +8,7 @@ import { countUpTo } from "./run.js";
  * @typedef {{run: Run, offset: number}} Placed
  */
 
-/**
- * The seconds of the common clock at which step i of a run begins and ends.
- * @param {Placed} placed @param {number} i
- */
+/** When step i begins and ends on the common clock. @param {Placed} placed @param {number} i */
 export const stretch = ({ run, offset }, i) => [
   offset + run.events[i].tStart,
   offset + run.events[i].tEnd,

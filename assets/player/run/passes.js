@@ -130,10 +130,7 @@ export function written(run, request, i, passIndex = null) {
 
 const shownPieces = new Map();
 
-/**
- * A piece of text as a cell shows it: at most `most` characters, with invisible ones made visible.
- * @param {string} piece
- */
+/** Text as a cell shows it: at most `most` characters, all made visible. @param {string} piece */
 export function visible(piece, most = 14) {
   const key = piece.length < 100 ? `${most}${piece}` : null;
   let shown = key === null ? undefined : shownPieces.get(key);

@@ -179,10 +179,7 @@ export class Run {
       }
   }
 
-  /**
-   * Add a request from before the first step here, as described by visualizer/documents/live.py.
-   * @param {Json} given
-   */
+  /** Add a request from before the first step: see documents/live.py. @param {Json} given */
   _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, reason, ...before }) {
     const request = this._meet(id);
     const from = (/** @type {number} */ step) => step - this._first;
@@ -214,10 +211,7 @@ export class Run {
     return this.totalsIn[speaking()] || this.totalsIn[""] || [];
   }
 
-  /**
-   * The caption of a step, in the current language if the run has captions in it; null if there is
-   * none. @param {number} i
-   */
+  /** A step's caption, in the current language if there is one, or null. @param {number} i */
   captionAt(i) {
     const own = (this.translations[speaking()] || this.captions)[i] || null;
     if (this.replaced?.i !== i) return own;
@@ -483,10 +477,7 @@ export class Run {
     return hasLast && this.endedItself(request) ? pieces.with(-1, "") : pieces;
   }
 
-  /**
-   * The pieces of text that a request got in step i, one for each token.
-   * @param {RunRequest} request @param {number} i
-   */
+  /** A request's new text in step i, by token. @param {RunRequest} request @param {number} i */
   newPieces(request, i) {
     const [from, end] = [this.numGenerated(request, i - 1), this.numGenerated(request, i)];
     return this.isSimulated

@@ -104,9 +104,7 @@ export class Story {
 
   // -- where the reader is -----------------------------------------------------------------------
 
-  /**
-   * Measure all positions. Done when the layout changes, so that scrolling needs no measurement.
-   */
+  /** Measure all positions when the layout changes, so that scrolling needs no measurement. */
   measure() {
     if (this.printing) return;
     const y = window.scrollY;

@@ -38,10 +38,7 @@ function placeOf(state, { prompt, output }) {
   return { k, size: prompt.length + k, share: k === last ? 0 : state.step - k };
 }
 
-/**
- * The place of each token in the running text: [x, middle, width].
- * @param {Pen} pen @param {string[]} pieces
- */
+/** Each token's place in the text: [x, middle, width]. @param {Pen} pen @param {string[]} pieces */
 function flowOf(pen, pieces) {
   const [line, pad] = pen.small ? [27, 5] : [34, 7];
   let [x, y] = [1, pen.small ? 16 : 26];

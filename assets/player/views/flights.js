@@ -119,19 +119,13 @@ export class Flights {
     }
   }
 
-  /**
-   * A place on a view's canvas, converted to the stage.
-   * @param {object} view @param {Place} place @returns {Place}
-   */
+  /** A view's place on the stage. @param {object} view @param {Place} place @returns {Place} */
   _on(view, place) {
     const origin = /** @type {{x: number, y: number}} */ (this.origins.get(view));
     return { ...place, x: place.x + origin.x, y: place.y + origin.y };
   }
 
-  /**
-   * A lane's cell of step i, cut to what is shown of the lanes.
-   * @param {number} lane @param {number} i
-   */
+  /** A lane's cell of step i, as far as it is shown. @param {number} lane @param {number} i */
   _lane(lane, i) {
     const { lanes } = this;
     const { scale, surface } = lanes;

@@ -297,7 +297,6 @@ export class BlocksView extends CanvasView {
         : ["freed in this step, ", " was preempted"];
       return { request, lines: [[`Block ${tile}: ${how}`, { request }, why]] };
     }
-    /** @type {Span[][]} */
     const lines = owners.map((o) => {
       const { blockSize, kind } = run.groups[o.group];
       const [first, past] = positionsOf(run, o);

@@ -39,7 +39,6 @@ export class LaneChart extends LaneInk {
     this.painted = null; // the state painted last
   }
 
-  /** The painted run's lane-steps, by kind. */
   get counted() {
     return countLaneSteps(/** @type {LaneState} */ (this.painted).run, this.pieces);
   }
@@ -71,10 +70,7 @@ export class LaneChart extends LaneInk {
     return true;
   }
 
-  /**
-   * Copy the chart to the surface: left of `x` at full strength, the rest at `faint`.
-   * @param {number} x
-   */
+  /** Copy the chart to the surface: full strength left of `x`, the rest faint. @param {number} x */
   show(x, faint = 0.22) {
     const { w, h, d, canvas } = this.surface;
     const g = this.surface.begin();

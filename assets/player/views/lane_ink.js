@@ -137,13 +137,14 @@ export class LaneInk {
     const [first, last] = [Math.max(from, this._seen[0]), Math.min(end, this._seen[1])];
     /** @type {number[][]} */
     const parts = [];
+    const gap = step >= 5 && (!scale.clock || words) ? 1 : 0;
+    const apart = gap || (step >= 5 && status & PREFILL); // each chunk has a frame
     for (let n = first; n < last; n += 1) {
-      // narrow steps that touch become one part
+      // other steps that touch become one part: drawn one by one, some would show a seam
       const before = parts.at(-1);
-      if (before && step < 5 && scale.from(n) - before[1] < 0.75) before[1] = scale.to(n);
+      if (before && !apart && scale.from(n) - before[1] < 0.75) before[1] = scale.to(n);
       else parts.push([scale.from(n), scale.to(n), n]);
     }
-    const gap = step >= 5 && (!scale.clock || words) ? 1 : 0;
     for (const [left, right, n] of parts) {
       const x = Math.round(left * this.box.d) / this.box.d;
       const width = Math.max(0.6, right - x - gap);
@@ -279,10 +280,7 @@ export class LaneInk {
     }
   }
 
-  /**
-   * Draw the queue, a column per step, as high as the number of waiting requests.
-   * @param {Ink} g @param {LaneState} state
-   */
+  /** Draw the queue, a column per step. @param {Ink} g @param {LaneState} state */
   _queue(g, { run, palette, focus }) {
     const { scale } = this;
     const base = this.box.h;

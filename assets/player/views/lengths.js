@@ -192,7 +192,6 @@ export class LengthsView extends CanvasView {
     const grown = lane.kvLen - lane.before;
     const note = grown ? `, ${grown} of them new in this step` : "";
     const does = /** @type {ViewState} */ (this.state).run.isGrouped ? "has" : "holds";
-    /** @type {Span[][]} */
     const lines = [
       [{ request: lane.request }, ` ${does} ${count(lane.kvLen)} [position|positions]${note}`],
     ];

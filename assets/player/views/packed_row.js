@@ -43,9 +43,7 @@ const DOTS = 3; // from this many on, template tokens in a row are one cell if r
 /** The words for what came out. @param {Cell} cell */
 const outWords = ({ out }) => (typeof out === "string" ? `→ ${out || t("end")}` : "");
 
-/**
- * The text of a token in the row. @param {Run} run @param {PassItem} item @param {number} position
- */
+/** The text of a row's token. @param {Run} run @param {PassItem} item @param {number} position */
 const textOf = (run, item, position) =>
   guessAt(item, position) === "forgotten"
     ? NOT_USED

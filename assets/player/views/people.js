@@ -64,10 +64,7 @@ export class PeopleView {
     this.rows = [];
   }
 
-  /**
-   * Draw free lanes and a sentence, before there is any run.
-   * @param {number} lanes @param {string} sentence
-   */
+  /** Draw free lanes and a sentence before a run. @param {number} lanes @param {string} sentence */
   drawFree(lanes, sentence) {
     this._named();
     this._rows(lanes);

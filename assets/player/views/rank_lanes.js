@@ -148,9 +148,7 @@ class Band {
     });
   }
 
-  /**
-   * Frame the current step across all lanes of the rank. @param {Ink} g @param {Palette} palette
-   */
+  /** Frame the current step across the rank's lanes. @param {Ink} g @param {Palette} palette */
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
@@ -159,10 +157,7 @@ class Band {
     strokeBox(g, palette.ink, 1.5, left - 1, STRIP - 1, width + 2, height + 2);
   }
 
-  /**
-   * What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param
-   * {number} y
-   */
+  /** {step, request, lines} at a point; step: null in a gap. @param {number} x @param {number} y */
   hit(x, y) {
     const { scale } = this.chart;
     if (!this.chart.painted?.run.length || x < GUTTER) return null;

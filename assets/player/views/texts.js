@@ -33,10 +33,7 @@ export function tail(pieces, end, most) {
   return `…${clean(kept.replace(/^\S{0,24}\s+/, " "))}`; // from a whole word on
 }
 
-/**
- * Words with a time of a run, marked as simulated if the run is.
- * @param {Run} run @param {string} words
- */
+/** Words with a time of a run, marked if it is simulated. @param {Run} run @param {string} words */
 export const timed = (run, words) => `${run.isSimulated ? `${t("Simulated")}: ` : ""}${t(words)}`;
 
 /**
@@ -77,10 +74,7 @@ export class TextsView {
     this._timer = undefined;
   }
 
-  /**
-   * The element of a request's new text, if it is shown.
-   * @param {RunRequest} request @returns {Element | null}
-   */
+  /** A request's new text, if it is shown. @param {RunRequest} request @returns {Element | null} */
   freshOf(request) {
     const row = this.rows.find((one) => one.request === request && !one.el.hidden);
     return row && !row.fresh.hidden ? row.fresh : null;

@@ -96,10 +96,7 @@ export class Address {
       : "This run did not come to its end, and is kept nowhere.";
   }
 
-  /**
-   * The address of what is on screen. all: for a link, also what the reader has not chosen: the
-   * theme, how much is shown.
-   */
+  /** The address of what is on screen. all: for a link, with the theme and how much is shown. */
   _hash(all = false) {
     const { app } = this;
     const p = new URLSearchParams();
@@ -129,10 +126,7 @@ export class Address {
     return `#${p}`;
   }
 
-  /**
-   * Put a request into an address: another engine's by the id in its log, one of ours by its
-   * letter.
-   */
+  /** Put a request into an address: another engine's by the id in its log, ours by letter. */
   _select(/** @type {Json} */ p, /** @type {RunRequest} */ request) {
     if (this.app.run.header.engine) p.set("request", request.id);
     else p.set("pin", request.letter);
@@ -191,10 +185,7 @@ export class Address {
     }
   }
 
-  /**
-   * Code that shows the run on screen at this step in a page of any site; null unless it is a
-   * recorded run of this page.
-   */
+  /** Code that shows this run and step in any page; null unless this page has it as a recording. */
   get embedCode() {
     const { app } = this;
     const { entry, options } = app;

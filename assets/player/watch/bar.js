@@ -58,7 +58,6 @@ export class Bar {
         button.addEventListener("click", () => act(button));
   }
 
-  /** Write what depends on the language and not on the run. */
   named() {
     const { options, root } = this.app;
     fillTabs(root, options.tabs, "watch");
@@ -177,10 +176,7 @@ export class Bar {
     this.fitChips();
   }
 
-  /**
-   * Leave to the menu what does not fit: first what is shown elsewhere, too, then buttons; then
-   * tabs scroll.
-   */
+  /** Put in the menu what does not fit: what is shown elsewhere, then buttons; then tabs scroll. */
   _fitButtons() {
     const { root, $ } = this.app;
     const [top, box] = [$(".top"), $(".presets")];

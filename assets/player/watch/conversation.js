@@ -60,9 +60,7 @@ export class Conversation {
     return h("li", {}, role, above, remove, text);
   }
 
-  /**
-   * Insert an empty message: a system message before all others, else of the role whose turn it is.
-   */
+  /** Insert an empty message: the system's before all others, else of the role whose turn it is. */
   _insert(/** @type {number} */ n) {
     const before = this.messages[n - 1];
     const isFirst = !before && this.messages[0].role !== "system";

@@ -23,10 +23,7 @@ const ONLY_FULL = {
 /** @param {string | null | undefined} text @returns {HowMuch | null} */
 const known = (text) => (text === "simple" || text === "full" ? text : null);
 
-/**
- * How much an address asks for: in words, or by a parameter that only Full can show.
- * @param {URLSearchParams} p
- */
+/** How much an address asks for: in words, or by what only Full has. @param {URLSearchParams} p */
 function detailOf(p) {
   const isOnlyFull = Object.entries(ONLY_FULL).some(
     ([name, value]) => p.has(name) && (value === null || p.get(name) === value),

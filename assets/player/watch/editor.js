@@ -123,10 +123,7 @@ export class Editor {
     await this._follow();
   }
 
-  /**
-   * Fill the form with the run on screen, unless the form has edits, which stay until discarded.
-   * False if no engine answers.
-   */
+  /** Fill the form with the run on screen unless it has edits. False if no engine answers. */
   async _follow() {
     if (!(await this.ready())) return false;
     const { run } = this.app;
@@ -152,7 +149,6 @@ export class Editor {
     return (await this.ready()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
-  /** Write again what depends on the language. */
   named() {
     if (!this.state) return;
     this.model.named();
@@ -179,7 +175,6 @@ export class Editor {
     return this.asShown !== JSON.stringify(this.spec());
   }
 
-  /** Whether the form has the visitor's edits. */
   get edited() {
     return this.asShown !== undefined && this.changed;
   }
@@ -211,7 +206,6 @@ export class Editor {
     return isSpec(spec) && document.documentElement.dataset.part !== "learn" ? spec : null;
   }
 
-  /** Put a spec into the form. */
   async take(/** @type {Json} */ spec) {
     if (!(await this.ready())) return;
     this.setAside(() => this.fill(spec));
@@ -563,9 +557,7 @@ export class Editor {
     return t(this._presetOf(spec)?.title ?? own);
   }
 
-  /**
-   * A spec for a link in its shortest form: a preset and what differs from it, otherwise all of it.
-   */
+  /** A spec in its shortest form, for a link: a preset and what differs from it, else all of it. */
   packed(/** @type {Json} */ spec) {
     const preset = this._presetOf(spec);
     if (!preset) return pack(spec);

@@ -74,9 +74,11 @@ export function factsOf(/** @type {Run} */ run) {
   const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const rules = Object.entries(header.inferred || {}).map(([fact, rule]) => `${fact}: ${rule}`);
   const list = (/** @type {Json} */ parts) => joined(parts || [], ", ");
+  // an engine that is followed writes a file, too, or sends it to whoever collects
+  const isBrought = [header.source, header.brought].includes("uploaded") || (run.goesOn && engine);
   return [
     [sourceOf(run), list(ran)],
-    ["Taken on trust", [header.source, header.brought].includes("uploaded") && t(INVENTED)],
+    ["Taken on trust", isBrought && t(INVENTED)],
     ["Engine", list(other)],
     ["Model", list([model.name, size, layers, header.dtype])],
     ["Device", device ? list([device, header.device_name, threads]) : t(header.device || "")],

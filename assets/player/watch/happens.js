@@ -35,10 +35,7 @@ function stopsOf(run) {
   return stops;
 }
 
-/**
- * Steps per second from step `at` on, and the step at which play must stop next. @param {Run} run
- * @param {number} at
- */
+/** Steps a second from `at` on, and the step to stop next. @param {Run} run @param {number} at */
 export function paceOf(run, at) {
   const stops = stopsOf(run);
   const next = stops.findIndex((stop) => stop > at);

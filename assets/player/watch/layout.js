@@ -10,7 +10,6 @@ const SHORT = 500; // pixels; a tablet's layout with less height is a phone on i
 const NARROW = 800; // pixels; a tablet's layout with less width has no room for all buttons
 const TABS = ["mask", "kv", "queue", "text"];
 
-/** Whether Watch is the part of the page on screen. */
 export const isOnWatch = () => (document.documentElement.dataset.part || "watch") === "watch";
 
 /** From now on, keep theme and layout fitted to the system and the window. @param {App} app */
@@ -79,16 +78,10 @@ function isDark({ store }) {
   return chosenTheme ? chosenTheme === "dark" : prefersDark();
 }
 
-/**
- * Whether the run on screen opens on an axis of measured seconds, which it does if it is about
- * time. @param {App} app
- */
+/** Whether the run opens on an axis of measured seconds: if it is about time. @param {App} app */
 export const ownAxis = (app) => app.entry?.axis === "time";
 
-/**
- * Show the axis of the run that was opened, unless the visitor or an address has chosen one.
- * @param {App} app
- */
+/** Show the axis of the opened run, unless the visitor or an address chose one. @param {App} app */
 export function openAxis(app) {
   const isFree = app.store.state.chosenAxis === undefined && !app.pair.members.length;
   if (isFree && app.clock !== ownAxis(app)) setAxis(app, ownAxis(app));

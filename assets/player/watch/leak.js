@@ -22,7 +22,6 @@ export class Leak {
     return Boolean(can && !app.running && app.run && !app.run.goesOn);
   }
 
-  /** The leak's state for views. */
   get state() {
     const { offered, on, working } = this;
     return { offered, on, working };

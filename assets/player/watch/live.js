@@ -154,7 +154,6 @@ export class Live {
     return offer(before, failed, whole);
   }
 
-  /** Show the run in progress again. */
   back() {
     if (this.run && this.app.run !== this.run)
       this.show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
@@ -166,7 +165,6 @@ export class Live {
     return { run, entry, replay, index };
   }
 
-  /** Put a run on screen at one of its steps. */
   show(/** @type {Json} */ { run, entry, replay, index }) {
     this.app.editor.shown = run; // the form stays as it is: it has what was requested
     const step = run.length ? run.stepOf(Math.min(index, run.length - 1)) : null;

@@ -19,10 +19,7 @@ function placeOfLast(messages) {
   return at < 0 ? messages.length - 1 : at;
 }
 
-/**
- * The same messages with this text in the user's last one. @param {Message[]} messages
- * @param {string} text
- */
+/** Messages with this text in the user's last. @param {Message[]} messages @param {string} text */
 export const withLast = (messages, text) =>
   messages.with(placeOfLast(messages), { ...messages[placeOfLast(messages)], content: text });
 
@@ -32,7 +29,6 @@ export class Messages {
    * @param {HTMLFormElement} form @param {() => Row[]} rows @param {() => void} touched
    */
   constructor(form, rows, touched) {
-    /** @type {HTMLInputElement} */
     this.switch = /** @type {HTMLInputElement} */ (find(form, "[name=as_messages]"));
     this.label = /** @type {HTMLElement} */ (this.switch.closest("label"));
     this.rows = rows;

@@ -29,7 +29,6 @@ export function openFile(/** @type {App} */ app) {
   input.click();
 }
 
-/** Open files that are dropped on Watch. */
 export function openDropped(/** @type {App} */ app) {
   const takes = (/** @type {DragEvent} */ e) =>
     e.dataTransfer?.types.includes("Files") && isOnWatch();

@@ -103,10 +103,7 @@ export function pageActions(app) {
 
     // -- steps that arrive -----------------------------------------------------------------------
 
-    /**
-     * Take new steps from here; null: from the runs that Watch itself starts.
-     * @param {Edge | null} edge
-     */
+    /** Take new steps from here; null: from the runs that Watch began. @param {Edge | null} edge */
     lead(edge) {
       store.set({ edge: edge || app.live, following: Boolean(edge || app.live.going) });
     },
@@ -126,10 +123,7 @@ export function pageActions(app) {
       if (following) store.set({ index: run.length - 1 });
       app.redraw();
     },
-    /**
-     * Show the same run with other steps kept; position and highlight stay if they still exist.
-     * @param {Run} run
-     */
+    /** Show the run with other steps kept; what still exists stays selected. @param {Run} run */
     renew(run) {
       const { state } = store;
       const pinned = (state.pinned && run.request(state.pinned.id)) || null;

@@ -251,7 +251,6 @@ export class Player {
     return this.running && this.run === this.edge?.run;
   }
 
-  /** Whether a run is on screen or being fetched. */
   get isOpening() {
     return Boolean(this.run || this.fetching);
   }
@@ -311,9 +310,7 @@ export class Player {
     }
   }
 
-  /**
-   * Open a recorded run of the catalogue; its file is fetched once. @returns {Promise<void>}
-   */
+  /** Open a recorded run of the catalogue; its file is fetched once. @returns {Promise<void>} */
   async open(/** @type {Entry} */ entry, wanted = {}) {
     this.fetching = entry;
     try {
@@ -424,7 +421,6 @@ export class Player {
     showEmpty(this.root, sentence);
   }
 
-  /** Append steps that come from a running engine. */
   extend(/** @type {Json} */ delta) {
     const { run } = this;
     const wasEmpty = run.length === 0;
@@ -476,10 +472,7 @@ export class Player {
 
   // -- highlighting ------------------------------------------------------------------------------
 
-  /**
-   * The request of the run on screen with the same id: the given one may be from a run that a
-   * longer one has just replaced.
-   */
+  /** The request of the run on screen with this id: a longer run may just have replaced its own. */
   _own(/** @type {RunRequest | null} */ request) {
     return (request && this.run.request(request.id)) || null;
   }
@@ -595,7 +588,6 @@ export class Player {
     this.toast(`${t("This recorded run is not available:")} ${run}.`, 8000);
   }
 
-  /** Update the address after a moment. */
   changed() {
     if (this.address) this.address.soon();
   }

@@ -7,16 +7,10 @@ const KEYS =
   "Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.";
 const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // by key, 1 to 6
 
-/**
- * Whether the window has the room that the presenter needs; it also takes that of bars and cards.
- * @param {App} app
- */
+/** Whether the window has the room that the presenter needs, bars included. @param {App} app */
 export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientHeight >= ROOM[1];
 
-/**
- * Enter or leave the mode. quiet: no toast about its keys, or about a window that is too small.
- * @param {App} app
- */
+/** Enter or leave the mode. quiet: no toast about keys or too small a window. @param {App} app */
 export function present(app, /** @type {boolean} */ on, /** @type {boolean} */ quiet) {
   app.root.classList.toggle("presenter", on);
   if (on && !hasRoom(app)) {

@@ -76,7 +76,6 @@ export class Ranks {
     this.hold(begins || app.following ? this.span : now);
   }
 
-  /** Stop showing ranks in progress. */
   leave() {
     this.alone = null;
     this.members = [];
@@ -161,7 +160,6 @@ export class Ranks {
     else if (now !== null) this.hold(now);
   }
 
-  /** Show the next rank, or the one before. */
   turn(/** @type {number} */ by) {
     const at = this.members.indexOf(/** @type {Rank} */ (this.current));
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
@@ -190,10 +188,7 @@ export class Ranks {
     app.changed();
   }
 
-  /**
-   * A run was put on screen: one of these, one paired with one of these, or another, which ends
-   * this.
-   */
+  /** A run was put on screen: one of these, one paired with it, or another, which ends this. */
   entered() {
     const { app } = this;
     if (!this.current && !app.pair.members.length) this.members = [];

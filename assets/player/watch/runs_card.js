@@ -146,9 +146,7 @@ export function showRuns(/** @type {App} */ app) {
   dialog.showModal();
 }
 
-/**
- * A run's lanes as in the catalogue: for each lane [first step, end, hue], hue -1 for wasted steps.
- */
+/** A run's lanes as in the catalogue: per lane [first step, end, hue], hue -1 for wasted steps. */
 function lanesOf(/** @type {Run} */ run) {
   /** @type {number[][][]} */
   const lanes = Array.from({ length: run.numLanes }, () => []);

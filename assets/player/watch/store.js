@@ -72,7 +72,6 @@ export class Store {
   /** Change the state. @param {Partial<Omit<WatchState, "focus">>} patch */
   set(patch) {
     const names = /** @type {(keyof typeof patch)[]} */ (Object.keys(patch));
-    /** @type {Set<keyof WatchState>} */
     const changed = new Set(names.filter((name) => patch[name] !== this.state[name]));
     if (!changed.size) return;
     const { pinned, hovered, lit } = { ...this.state, ...patch };

@@ -64,15 +64,11 @@ export class Transport {
     return this.app.ranks.all ? this.app.ranks : this.app.run;
   }
 
-  /** The current place on the track. */
   get place() {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }
 
-  /**
-   * Do what a button (data-act) or key (KEYS) stands for. far: how many steps at once. False if
-   * there is no such action.
-   */
+  /** Act as a button (data-act) or key (KEYS). far: steps at once. False for an unknown one. */
   act(/** @type {string} */ name, far = 1) {
     const { app } = this;
     /** @type {Record<string, () => unknown>} */

@@ -210,10 +210,7 @@ export async function runBeside(app, policy, tell) {
   return fork(app, spec, { knob: "policy", value: policy, says }, tell, true);
 }
 
-/**
- * Run both and show them where they diverge, or at the step on screen if `beside`; returns a
- * sentence if that failed.
- */
+/** Run both; show where they diverge, or the step on screen if `beside`; a sentence on failure. */
 async function fork(
   /** @type {App} */ app,
   /** @type {Json} */ spec,
@@ -278,10 +275,7 @@ function whole(members, at) {
   return { front: members[0], at, step: null, says };
 }
 
-/**
- * The settings that only some policies take; every policy takes the others. @param {Policy[]}
- * policies
- */
+/** The settings that only some policies take; all take the others. @param {Policy[]} policies */
 export const optional = (policies) => [...new Set(policies.flatMap((p) => p.knobs))];
 
 /**

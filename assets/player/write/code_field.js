@@ -57,7 +57,6 @@ export class CodeField {
     else this.field.value = code;
   }
 
-  /** Name the field in the current language. */
   named() {
     (this.view?.contentDOM || this.field).setAttribute("aria-label", t("Your code, in Python"));
   }

@@ -65,9 +65,7 @@ export class Outcome {
     this.progress();
   }
 
-  /**
-   * loading: {what, done, total} in bytes; progress: {step}, {index, total} of turns, or {cases}
-   */
+  /** loading: {what, done, total}, bytes; progress: {step}, {index, total} of turns, or {cases} */
   progress(/** @type {Progress} */ { loading, progress } = {}) {
     const { bar } = this;
     bar.hidden = false;
@@ -87,7 +85,6 @@ export class Outcome {
     this.named();
   }
 
-  /** Write the outcome in the current language. */
   named() {
     const { part, attempt, box, bar, sentence } = this;
     if (!part.stop || attempt || sentence) bar.hidden = true;

@@ -78,7 +78,6 @@ export class Write {
     this.trials.rest();
   }
 
-  /** Show what the address names. */
   async _follow() {
     const wanted = addressed();
     const task =
@@ -90,7 +89,6 @@ export class Write {
     if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
   }
 
-  /** The first task that is not done. */
   _next() {
     const { tasks } = this.options;
     return tasks.find(({ name }) => !this.own.isDone(name)) || tasks[0];
@@ -325,7 +323,6 @@ export class Write {
   }
 }
 
-/** Fill `holder` with the Write tab, once. */
 window.inflightWriteMount = (/** @type {Root} */ holder, /** @type {Json} */ options) => {
   const { tasks, model, ...files } = window.inflightWriteFiles;
   return (window.inflightWrite = new Write(fillPart(holder, files, ".inflight-write"), {

@@ -6,8 +6,6 @@ request ignores it, and returns plain records, in which None stands for what can
 Setup (caches, threads) happens before timing starts, as for our engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

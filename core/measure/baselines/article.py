@@ -1,7 +1,5 @@
 """Continuous batching as in the GPT-2 article: all caches are joined for a pass, then split."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`model.generate` on waves of requests (static batching), or on one request at a time."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -77,7 +75,6 @@ def generate_waves(
 
 
 def generate_serial(model: Any, work: Work) -> BaselineRun:
-    """Run `model.generate` on one request after another."""
     return generate_waves(model, work, 1)
 
 

@@ -1,7 +1,5 @@
 """The input and the output of a baseline, as plain records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -108,5 +106,4 @@ def baseline_requests(
 
 
 def prompt_lengths(work: Work) -> dict[str, int]:
-    """Prompt tokens by request."""
     return {request.id: len(request.prompt) for request in work}

@@ -1,7 +1,5 @@
 """transformers' continuous batching, its loop driven in one thread without waits."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time
@@ -117,12 +115,10 @@ class TransformersContinuous:
             raise
 
     def submit(self) -> None:
-        """Hand all requests to the manager."""
         for request in self.work:
             self.add(request)
 
     def add(self, request: BaselineRequest) -> None:
-        """Hand one request to the manager."""
         self._manager.add_request(
             list(request.prompt),
             request_id=request.id,

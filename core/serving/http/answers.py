@@ -1,7 +1,5 @@
 """Shared by routes: queueing requests together, merging their pieces, and cancelling them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -95,7 +93,6 @@ async def _finite(stream: TokenStream) -> AsyncIterator[Piece]:
 
 
 async def gather_pieces(streams: Sequence[TokenStream]) -> list[list[Piece]]:
-    """All pieces of each stream."""
     pieces: list[list[Piece]] = [[] for _ in streams]
     async for index, piece in merge_pieces(streams):
         pieces[index].append(piece)

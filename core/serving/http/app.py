@@ -8,8 +8,6 @@ use the base URL `…/serve/v1`, and viewers `…/serve/events`. The caller star
 before and closes it afterwards; the application handles the key, the limits and errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from fastapi import FastAPI

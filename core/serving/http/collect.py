@@ -5,8 +5,6 @@ POST ADDRESS   Authorization: Bearer TOKEN, Inflight-First: N, a header and line
 {"wants_snapshot": …}, or {"error": …} with 400, 401, 413 or 507
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """`/control`: pace, limits, bursts, and what is hidden, for holders of the teacher's token."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header

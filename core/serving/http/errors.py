@@ -2,8 +2,6 @@
 which quotes nothing of a prompt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -48,7 +46,6 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """The same as a response with this status."""
     more = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse(
         error_body(status, message, param, code), status, headers={**more, **(headers or {})}

@@ -1,7 +1,5 @@
 """`POST /generate`, as in the server article: one JSON object, or an event per token."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any

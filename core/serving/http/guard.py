@@ -1,7 +1,5 @@
 """Middleware that guards every route: which calls are answered, and bodies' size and speed."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

@@ -117,7 +117,6 @@ class _Shape:
         self._offsets: dict[int, int] = {}  # characters of a choice that were written
 
     async def submitted(self, call: Call, asked: Sequence[CheckedRequest]) -> list[TokenStream]:
-        """See `submit_all`."""
         return await submit_all(call, asked, self.id, num_top_logprobs=self.num_top_logprobs)
 
     async def answer(self, streams: Sequence[TokenStream], request: Request) -> Response:

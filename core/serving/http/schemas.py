@@ -5,8 +5,6 @@ Other fields are refused, and fields of features that this engine lacks are acce
 values that have no effect. No field that could change an answer is silently ignored.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal

@@ -6,8 +6,6 @@ origin as what is served here (DNS rebinding). A client that is not a browser (a
 no origin when it posts; nothing else distinguishes it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import socket

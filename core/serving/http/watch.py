@@ -3,8 +3,6 @@ viewers, and `/session`, what the engine did as a trace that passes `check`: ope
 are shown, otherwise to the teacher only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 

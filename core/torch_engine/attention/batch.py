@@ -1,7 +1,5 @@
 """Converts a scheduled pass, a `SchedulerOutput`, to the tensors of its forward pass."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

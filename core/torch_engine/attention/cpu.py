@@ -8,8 +8,6 @@ another at less than half the speed of memory, and attends to a single query ove
 fifth of its speed over float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -28,7 +26,6 @@ def attend(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """See `Attend`."""
     outputs = list(_of_segments(query, keys, values, batch, spec))
     joined = outputs[0]
     if len(outputs) > 1:

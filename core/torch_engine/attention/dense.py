@@ -1,7 +1,5 @@
 """Reference attention, slow and obvious: one boolean mask over all queries and cached keys."""
 
-from __future__ import annotations
-
 import torch
 
 from core.torch_engine.attention.batch import PackedBatch, slots_of

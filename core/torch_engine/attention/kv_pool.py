@@ -2,8 +2,6 @@
 + offset). It does no bookkeeping.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import NamedTuple
 

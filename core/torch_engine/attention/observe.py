@@ -6,8 +6,6 @@ itself. So the observer also registers a mask builder, keeps the rule of every m
 sees which mask reaches which layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

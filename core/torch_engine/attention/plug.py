@@ -10,8 +10,6 @@ attention itself, so only full causal attention is possible.
 The metadata of the pass is in a `StepContext`, which is set around the forward call.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +56,6 @@ def step_context(context: StepContext) -> Iterator[StepContext]:
 
 
 def current_context() -> StepContext:
-    """The context of the current pass."""
     return _context.get()
 
 

@@ -1,7 +1,5 @@
 """The attention that a layer needs, independent of the backend that computes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,7 +42,6 @@ def store(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
-    """See `Store`."""
     keys.index_copy_(0, slots, key.transpose(1, 2).reshape(-1, key.shape[1], key.shape[3]))
     values.index_copy_(0, slots, value.transpose(1, 2).reshape(-1, value.shape[1], value.shape[3]))
 

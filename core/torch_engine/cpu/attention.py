@@ -5,8 +5,6 @@ SDPA instead is called for one request after another and needs keys and values c
 float32. For a chunk it computes all pairs of a query and a key, even those that the mask excludes.
 """
 
-from __future__ import annotations
-
 import torch
 
 from core.torch_engine.attention import cpu
@@ -29,7 +27,6 @@ def attend(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """See `Attend`."""
     heads, key_size, value_size = query.shape[1], keys.shape[2], values.shape[2]
     plain = spec.softcap is None and spec.sinks is None and query.dtype == keys.dtype
     if not plain or key_size % LANES or value_size % LANES or number_type(keys.dtype) is None:
@@ -83,7 +80,6 @@ def store(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
-    """See `Store`."""
     key, value = (new if new.stride(3) == 1 else new.contiguous() for new in (key, value))
     numbers = [slots.data_ptr(), len(slots), key.shape[2], key.shape[1]]
     for new, pool in ((key, keys), (value, values)):

@@ -6,12 +6,10 @@ model. It calls no inner module, so it is not used while an inner module has hoo
 exchanged (for an adapter, say).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from transformers.activations import GELUTanh, NewGELUActivation, SiLUActivation
@@ -148,7 +146,7 @@ class _Within(NamedTuple):
     parts: Sequence[tuple[Mapping[str, Any], list[Any]]]
 
     @classmethod
-    def of(cls, module: torch.nn.Module) -> _Within:
+    def of(cls, module: torch.nn.Module) -> Self:
         _, *within = module.modules()
         everywhere = torch.nn.modules.module
         hooks = [hooks for one in within for hooks in (one._forward_hooks, one._forward_pre_hooks)]

@@ -6,8 +6,6 @@ Eight sums stay in registers while keys or values are read: of eight keys and on
 or of four keys and two vectors if a vector has eight lanes.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

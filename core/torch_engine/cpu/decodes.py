@@ -4,8 +4,6 @@ Such a query reads all keys and values of its request once and computes little w
 are read in place, in their own format, and in the order in which they lie in memory.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

@@ -1,7 +1,5 @@
 """The number formats that compiled kernels read and write, and exp in float32."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import torch

@@ -2,8 +2,6 @@
 keys, applies rotary embeddings, and writes keys and values to the pool.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -5,8 +5,6 @@ that takes arrays would be compiled three times, and converting a tensor takes a
 one of its rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,8 +33,6 @@ _asked_for = local()  # threads: the number that this thread last set in numba
 
 @intrinsic
 def _call(typing, function, numbers, factor, thread, threads):
-    """Call the function at an address."""
-
     def generate(context, builder, signature, arguments):
         function, numbers, *rest = arguments
         numbers = context.make_array(signature.args[1])(context, builder, numbers).data

@@ -2,8 +2,6 @@
 and compares their results with torch. Norms and replaced modules are compared one by one elsewhere.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numba

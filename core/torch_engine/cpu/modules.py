@@ -8,8 +8,6 @@ and only inputs and outputs are converted. The copies take once or twice the mem
 so their size is bounded. GELU by tanh, six operations in transformers' GPT-2, becomes one.
 """
 
-from __future__ import annotations
-
 import platform
 import weakref
 from collections.abc import Callable, Iterator, Sequence

@@ -2,8 +2,6 @@
 norms, GELU, and statistics of logits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

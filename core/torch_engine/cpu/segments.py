@@ -1,7 +1,5 @@
 """The arguments of both attention kernels: addresses and sizes, passed as plain integers."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numba

@@ -6,8 +6,6 @@ while it waits for a thread that is not running. So the page and the commands wa
 servers divide the cores among the active runs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -4,8 +4,6 @@ kernel launches are those of norms.
 Importing this module needs Triton.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -26,7 +24,6 @@ def _rms_norm(x, weight, out, rows, size, eps, ROWS: tl.constexpr, SIZE: tl.cons
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """See `RMSNorm`."""
     x = x.contiguous()
     size = x.shape[-1]
     rows, padded = x.numel() // size, triton.next_power_of_2(size)

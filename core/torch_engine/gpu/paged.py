@@ -7,8 +7,6 @@ and above: on older GPUs Triton has no matrix instructions. Importing this modul
 TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -169,7 +167,6 @@ def store(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
-    """See `Store`."""
     rows, kv_heads, width, key_size = key.shape
     value_size = value.shape[3]
     key, value = (t if t.stride(3) == 1 else t.contiguous() for t in (key, value))

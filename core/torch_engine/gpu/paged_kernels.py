@@ -7,8 +7,6 @@ parts combined, as in Flash-Decoding (Dao et al. 2023). The query heads that sha
 rows of one tile, so K and V are read once for all of them.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -6,8 +6,6 @@ requests, so a CUDA graph captured once runs any pass written into its buffers; 
 marked -1 or have length 0. This module does not need Triton.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,9 +74,7 @@ def queries_per_tile(group: int) -> int:
 
 
 def prefill_capacity(num_tokens: int, num_sequences: int, queries: int) -> int:
-    """The most prefill tiles of `queries` queries that a pass of `num_tokens` tokens and
-    `num_sequences` sequences can need.
-    """
+    """The most prefill tiles of `queries` queries that a pass of this size can need."""
     # each has two tokens or more, and at worst a last tile of one query
     prefills = min(num_sequences, num_tokens // 2)
     return (num_tokens + prefills * (queries - 1)) // queries

@@ -6,8 +6,6 @@ shows whether a family's function computes the same; its name proves nothing. Im
 needs Triton.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence

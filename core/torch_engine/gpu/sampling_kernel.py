@@ -8,8 +8,6 @@ reduces these and draws exactly among the candidates. It could miss only a winne
 within 1e-5 of it in one stretch, which happens in about one draw in 10^10.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -26,9 +24,7 @@ _COLDEST, _HOTTEST = tl.constexpr(1e-30), tl.constexpr(1e30)
 
 @triton.jit
 def _hash(key, token):
-    """32 bits of a key and a token: two rounds of MurmurHash3's finalizer, as in
-    `core.torch_engine.sampling.gumbel_noise`.
-    """
+    """32 bits of a key and a token: two rounds of MurmurHash3's finalizer, as in `gumbel_noise`."""
     bits = token.to(tl.uint32) ^ (key & 0xFFFFFFFF).to(tl.uint32)
     bits ^= bits >> 16
     bits *= 0x85EBCA6B

@@ -5,8 +5,6 @@ Outside a pass the model is unchanged: `model(...)` and `generate` keep working.
 `core.torch_engine.models.probe` are taken as given.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Iterator
@@ -73,12 +71,10 @@ class ModelAdapter:
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
         return self.model.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number format of its weights."""
         return self.model.dtype
 
     @property

@@ -4,8 +4,6 @@ headers of its weight files, and a pass on torch's "meta" device.
 Tensors there have shapes and no contents, so parameters and the size of the KV cache are exact.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass

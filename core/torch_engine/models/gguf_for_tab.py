@@ -5,8 +5,6 @@ put where `assets/engine/quantized.c` reads them. The packed file has the format
 and what the chat template writes between messages, see `core.browser.chat`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -2,8 +2,6 @@
 paint of a page does not wait.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from importlib import import_module

@@ -2,8 +2,6 @@
 Code that comes with a model never runs.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator
@@ -227,7 +225,6 @@ def refusing(name: str) -> Iterator[None]:
 
 
 def unloadable(name: str, reason: str) -> UnsupportedModel:
-    """The refusal of a model that cannot be loaded."""
     return UnsupportedModel(
         f"The model {quoted(name)} cannot be loaded: {reason}; built in are"
         f" {' and '.join(BUILTIN_MODELS)}."

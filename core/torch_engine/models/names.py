@@ -2,8 +2,6 @@
 the standard library.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

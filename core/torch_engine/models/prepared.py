@@ -1,7 +1,5 @@
 """Models whose folder is made here first: `smollm2`, which is fetched once, and GGUF files."""
 
-from __future__ import annotations
-
 from core.config import SMOLLM2, model_source, models_folder
 from core.torch_engine.models import gguf, smollm2
 from core.torch_engine.models.names import folder_fault, is_gguf

@@ -6,8 +6,6 @@ Without `trust_remote_code=False` transformers asks on standard input whether to
 a file redirected there could answer.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

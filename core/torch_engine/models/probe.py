@@ -5,8 +5,6 @@ whether every layer fills our cache). Then two short requests run packed, chunke
 their logits are compared with the model's own. A model whose results differ is refused.
 """
 
-from __future__ import annotations
-
 import inspect
 from contextlib import nullcontext
 from dataclasses import replace

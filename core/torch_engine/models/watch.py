@@ -2,12 +2,10 @@
 an exception. transformers draws no bars of its own meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Self
 
 from tqdm import tqdm
 from transformers.utils import logging
@@ -36,7 +34,6 @@ class ProgressBar:
         self._bar: tqdm[Any] | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """See `Watch`."""
         if phase != self._phase:
             self.close()
             self._phase = phase
@@ -53,11 +50,10 @@ class ProgressBar:
             self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 
-    def __enter__(self) -> ProgressBar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -97,7 +93,7 @@ class FetchBar:
     def __init__(self, advance: Callable[[int], None]) -> None:
         self._advance = advance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> FetchBar:
+    def __call__(self, *args: Any, **kwargs: Any) -> Self:
         self._advance(int(kwargs.get("initial") or 0))
         return self
 
@@ -105,7 +101,7 @@ class FetchBar:
         """n: more bytes."""
         self._advance(int(n or 0))
 
-    def __enter__(self) -> FetchBar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:

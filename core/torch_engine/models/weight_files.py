@@ -2,8 +2,6 @@
 A pickle is never opened, since opening one can run code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

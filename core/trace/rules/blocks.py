@@ -2,8 +2,6 @@
 blocks are in use; and whether a request has the blocks for its computation.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from core.trace.events import BlockChange, Segment, StepEvent

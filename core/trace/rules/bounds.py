@@ -1,7 +1,5 @@
 """Bounds for measurements that cannot be recomputed: times, graphs, token probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -6,8 +6,6 @@ gets a warning, and checking continues. Whether the policy would have decided th
 in `core.proof.replay`, which runs the scheduler again and compares.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -7,8 +7,6 @@ Each function says in words what is wrong with its part of the event, given the 
 part, or returns None. It does not depend on policies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from core.trace.events import BeforeOrAfter, Pass, Segment, StepEvent

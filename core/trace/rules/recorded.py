@@ -6,8 +6,6 @@ Facts that an engine does not record, such as that it skipped a request, are bel
 `assets/checks.toml` lists them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice

@@ -2,8 +2,6 @@
 followed and, if so, what is odd about it. Independent of recordings.
 """
 
-from __future__ import annotations
-
 from core.trace.events import NOT_RECORDED, Carried, Resumed, StepEvent
 from core.trace.header import Header
 from core.trace.rules.blocks import BY_POSITION

@@ -5,8 +5,6 @@ A rule says in words what is wrong with its part of an event, or returns None.
 `core.trace.rules.followable` has checked before that the part can be followed.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -97,9 +95,7 @@ class StepRules:
         self.state = state
         self._pool.go_on_from(state)
         self._overran = {row.request for row in event.overrun} - self._ended_last_step
-        self._ended_last_step = (
-            {f.request for f in event.finished if f.when == "after"} if self._runs_ahead else set()
-        )
+        self._ended_last_step = {f.request for f in event.finished if f.when == "after"}
         self._must_leave = state.finished.keys() & set(state.lanes.values())
 
     def _clock(self, event: StepEvent) -> str | None:

@@ -104,10 +104,7 @@ export function inkWeights({ g, palette, at, items, window, focus }, weights, wi
   g.globalAlpha = 1;
 }
 
-/**
- * A mask as tiles. canvas: the tiles drawn last, a pixel each. Buffers are kept, and grow if
- * needed.
- */
+/** A mask as tiles. canvas: the tiles drawn last, a pixel each. Buffers are kept, and may grow. */
 export class Tiles {
   constructor() {
     this.canvas = document.createElement("canvas");
@@ -171,10 +168,7 @@ export class Tiles {
     this._g.putImageData(image, 0, 0);
   }
 
-  /**
-   * An image of this size, and an array for the share of each pixel. @param {number} W @param
-   * {number} H
-   */
+  /** An image of this size, and the shares of its pixels. @param {number} W @param {number} H */
   _sized(W, H) {
     const canvas = this.canvas;
     if (!this._image || canvas.width !== W || canvas.height !== H) {

@@ -89,7 +89,7 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
   // queries: words if rows are at least 9 px high, else one letter per request
   g.textAlign = "right";
   const end = at.gutter - 7;
-  let lettered = -Infinity;
+  const lettered = [-Infinity]; // where the lowest letter of each column is
   for (const item of items) {
     g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
@@ -109,16 +109,20 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
         const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
         g.fillText(padWords(item.pads), end, y);
       }
-      // letters of one-row requests keep clear of each other
-    } else if ((top + bottom) / 2 - lettered >= 11 * at.big) {
-      lettered = (top + bottom) / 2;
+    } else {
+      const y = (top + bottom) / 2;
+      let column = 0; // letters of one-row requests keep clear of each other
+      while (y - lettered[column] < 11 * at.big) column += 1;
+      const x = end - column * 10 * at.big;
+      if (x < 9 * at.big) continue;
+      lettered[column] = y;
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       const isTall = item.pads && bottom - top >= 26 * at.big;
-      g.fillText(item.request.letter, end, (top + bottom) / 2 - (isTall ? 7 * at.big : 0));
+      g.fillText(item.request.letter, x, y - (isTall ? 7 * at.big : 0));
       if (isTall && !at.compact) {
         setFont(g, `${11 * at.big}px ${palette.mono}`);
         g.fillStyle = palette.soft;
-        g.fillText(padWords(item.pads), end, (top + bottom) / 2 + 7 * at.big);
+        g.fillText(padWords(item.pads), end, y + 7 * at.big);
       }
     }
   }

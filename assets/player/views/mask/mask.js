@@ -137,7 +137,6 @@ export class MaskView extends CanvasView {
         ? (/** @type {number} */ q) => easeOut(afterFlight(turn(grown, q - q0, q1 - q0)))
         : null;
 
-    /** @type {MaskSheet} */
     const sheet = { g, run, palette, at, pass, items, window, focus, reach, right, bottom };
     fillBox(g, palette.empty, at.gutter, at.top, right - at.gutter, bottom - at.top);
     // each request's own block, allowed or not, and the rows of pads
@@ -211,7 +210,6 @@ export class MaskView extends CanvasView {
     if (cell.side) {
       const item = itemAt(cell.pass, cell.q, "q");
       const { request, length, phase } = item;
-      /** @type {Span[][]} */
       const lines = [[{ request }, ` ${count(length)} [query|queries], ${phase}`]];
       if (item.overrun) lines.push(overrunWords(item));
       return { request, hot: { request, row: cell.q }, lines };
@@ -288,7 +286,6 @@ function explainCell({ run, weights, simple }, { pass, window, weights: found },
   const isCached = keyPosition < key.start;
   const [asks, told] = [tokenWords(query, position), tokenWords(key, keyPosition)];
   const other = { request: key.request };
-  /** @type {Span[][]} */
   const lines = simple
     ? [
         [{ request }, asks],

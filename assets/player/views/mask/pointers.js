@@ -2,10 +2,7 @@
 
 import { clamp, pointIn } from "../../parts/dom.js";
 
-/**
- * Whether a point of the canvas lies on the minimap. @param {MaskView} mask @param {number} x
- * @param {number} y
- */
+/** Whether a point is on the minimap. @param {MaskView} mask @param {number} x @param {number} y */
 export function onMinimap(mask, x, y) {
   const m = mask.minimap;
   return Boolean(m && x >= m.x && x <= m.x + m.w && y >= m.y && y <= m.y + m.h);

@@ -83,10 +83,7 @@ export class Opening {
     this._slide();
   }
 
-  /**
-   * Whether it begins by itself: on a first visit without another address, or if the address says
-   * so.
-   */
+  /** Whether it begins by itself: on a first visit without an address, or if one asks for it. */
   get isDue() {
     if (!this.offer || this.app.options.model || !isOnWatch()) return false;
     if (new URLSearchParams(location.search).has("trace")) return false;
@@ -95,10 +92,7 @@ export class Opening {
     return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));
   }
 
-  /**
-   * Begin by itself, if due, with its run in the player below; false if another run is to be
-   * opened.
-   */
+  /** Begin by itself, if due, with its run in the player below; false if another is to open. */
   async begin() {
     if (!this.isDue) return false;
     const place = Number.parseFloat(addressed().get("opening") || "");
@@ -298,10 +292,7 @@ export class Opening {
     setAttr(this.line, "aria-valuetext", plain(this._shown, line));
   }
 
-  /**
-   * A sentence as nodes. shut: some of its requests wait before a shut door. @param {Span[]} line
-   * @param {boolean} shut
-   */
+  /** A sentence as nodes. shut: some wait outside. @param {Span[]} line @param {boolean} shut */
   _spans(line, shut) {
     const waiting = shut ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [];
     const nodes = spans(this._shown, line, (request) => !waiting.includes(request));

@@ -63,9 +63,7 @@ export class Course {
   }
 }
 
-/**
- * Whether the story fits a run: every request held one lane once, and finished. @param {Run} run
- */
+/** Whether the story fits a run: each request held one lane once, and finished. @param {Run} run */
 const isPlain = (run) =>
   run.length > 1 && run.requests.every((r) => r.laneSpans.length === 1 && r.finished);
 

@@ -4,8 +4,6 @@ leave a table before the request ends.
 Source: vLLM 0.32, v1/core/single_type_kv_cache_manager.py and v1/kv_cache_interface.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """vLLM's schedulers with recording: the classes for `--scheduler-cls`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import util

@@ -11,8 +11,6 @@ the collector skips lines that it already has. If the collector cannot be reache
 again at growing intervals; if it refuses, the recording ends.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading
@@ -85,7 +83,6 @@ class Sender:
         return bool(self._lines or time.monotonic() - self._at >= HEARTBEAT) and self._send()
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -1,7 +1,5 @@
 """The whole state of vLLM's scheduler at one moment, from which a reader can continue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes records in a thread of its own, so that an engine never waits for a disk."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import logging
@@ -194,7 +192,6 @@ class Parts:
 
     @property
     def name(self) -> str:
-        """The path of the current part."""
         return str(self.path)
 
     def open(self, closing: threading.Event) -> None:
@@ -232,7 +229,6 @@ class Parts:
         return False
 
     def close(self) -> None:
-        """Close the current part."""
         if self._file is not None:
             self._file.close()
 
