@@ -6624,6 +6624,31 @@ FAULTS = (
         ),
     ),
     Fault(
+        "a bot's name may be written in letters of another script",
+        "core/serving/request_validator.py",
+        ".casefold().translate(_LIKE)",
+        ".casefold()",
+        (
+            "core/test_serving_security.py::test_a_nickname_that_is_none_is_refused_and_not_repeated",
+        ),
+    ),
+    Fault(
+        "a packed body is called no JSON",
+        "core/serving/http/guard.py",
+        'headers.get("content-encoding", "identity").lower() != "identity"',
+        'headers.get("content-encoding", "identity").lower() == "br"',
+        ("core/test_serving_refusals.py::test_a_packed_body_is_refused_as_such",),
+    ),
+    Fault(
+        "a wheel is unpacked however large it says it is",
+        "core/torch_engine/models/smollm2.py",
+        "if inside.file_size != SIZE:",
+        "if inside.file_size < SIZE:",
+        (
+            "core/test_gguf.py::test_the_wheel_comes_from_the_users_own_index_without_what_it_requires",
+        ),
+    ),
+    Fault(
         "names alone cannot be hidden",
         "core/serving/http/control.py",
         "if body.hide_texts is not None or body.hide_nicknames is not None:",
