@@ -164,3 +164,25 @@ def test_what_a_gpu_lacks_is_noted_with_the_reason(monkeypatch, capability, dtyp
     if notes:
         with pytest.raises(InvalidConfig, match=r"8\.0 and later, and this GPU has 7\.5"):
             choose_attention(here, EngineConfig(), Execution("triton"), None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "processes", "asked", "overlaps", "graphless"),
+    [
+        ("continuous", 1, {}, True, False),
+        ("split", 1, {}, False, False),
+        ("continuous", 1, {"asynchronous": False}, False, False),
+        ("continuous", 2, {}, True, True),
+        ("continuous", 2, {"cuda_graphs": False}, True, False),
+    ],
+)
+def test_on_a_gpu_steps_overlap_and_processes_that_share_a_model_have_no_graphs(
+    monkeypatch, policy, processes, asked, overlaps, graphless
+):
+    pytest.importorskip("triton")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    here = SimpleNamespace(device=torch.device("cuda"), plug="attention", tensor_parallel=processes)
+    chosen = choose_attention(here, EngineConfig(policy), Execution(**asked), None)
+    assert (chosen.paged, chosen.asynchronous) == (True, overlaps)
+    told = "Without CUDA graphs: no pass with collectives in it has been tried in one."
+    assert chosen.notes == ((told,) if graphless else ())

@@ -35,6 +35,37 @@ def test_no_name_of_a_device_loads_a_model_again():
     assert first is second and tokenizer is not another, "weights are shared, tokenizers are not"
 
 
+@pytest.mark.parametrize(
+    ("most", "used", "files", "left"),
+    [
+        ("1000", "700", "anon 5\ninactive_file 200\nactive_file 9\n", 500),
+        ("1000", "700", "active_file 9\n", 300),
+        ("1000", "1300", "inactive_file 200\n", 0),
+        ("max", "700", "inactive_file 200\n", None),
+        ("none", "700", "inactive_file 200\n", None),
+        ("1000", "700", None, None),
+    ],
+)
+def test_free_is_what_both_the_machine_and_the_container_have(
+    tmp_path, monkeypatch, most, used, files, left
+):
+    """The machine's 12 KiB are more than the container's few bytes. Files can be read again, so the
+    room of those that nobody reads now is free.
+    """
+    told = {"max": most, "current": used, "stat": files}
+    for name, text in told.items():
+        if text is not None:
+            (tmp_path / f"memory.{name}").write_text(text)
+    (tmp_path / "meminfo").write_text("MemFree:        5 kB\nMemAvailable:  12 kB\n")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "Path", lambda name: tmp_path / name.removeprefix("/proc/"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (7, 9))
+    places = [torch.device(kind) for kind in ("cpu", "cuda", "meta")]
+    assert [*map(memory.free_memory, places)] == [12 * 1024 if left is None else left, 7, None]
+    (tmp_path / "meminfo").unlink()
+    assert memory.free_memory(places[0]) == left
+
+
 def test_models_give_way_to_a_new_one_on_their_device(monkeypatch):
     """The least recently used first, until a tenth more is free than the new one takes. Each
     device has 100 bytes; of "meta" it is not known.

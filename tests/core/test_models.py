@@ -515,6 +515,15 @@ def test_defaults_on_cpu():
     assert resolve_device("cpu") == CPU
 
 
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((12, 0), torch.bfloat16)],
+)
+def test_the_default_on_a_gpu_is_the_short_format_that_it_has(monkeypatch, capability, dtype):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert resolve_dtype("auto", torch.device("cuda")) == dtype
+
+
 def test_from_pretrained_checks_device_and_dtype_before_it_loads(monkeypatch):
     monkeypatch.setattr(models, "load", lambda *args: pytest.fail("loaded"))
     with pytest.raises(UnsupportedModel, match="device"):

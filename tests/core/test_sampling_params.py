@@ -288,6 +288,8 @@ def test_odd_numbers_are_refused_by_name(name):
         ({"logit_bias": {1: 101}}, "logit_bias"),
         ({"logit_bias": [[1, 2], [1, 3]]}, "logit_bias"),
         ({"logit_bias": 5}, "logit_bias"),
+        ({"logit_bias": [5]}, "logit_bias"),
+        ({"logit_bias": [[1, 2, 3]]}, "logit_bias"),
     ],
 )
 def test_what_is_out_of_range_is_refused(given, said):
