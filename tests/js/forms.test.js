@@ -29,10 +29,7 @@ const { Messages } = await import("../../assets/player/watch/messages.js");
 const { openDropped } = await import("../../assets/player/watch/open_file.js");
 const { Opening } = await import("../../assets/player/watch/opening/opening.js");
 const { showSlow } = await import("../../assets/player/watch/slow.js");
-const { CodeField } = await import("../../assets/player/write/code_field.js");
 const { Outcome } = await import("../../assets/player/write/outcome.js");
-const { packed, unpacked } = await import("../../assets/player/write/own_code.js");
-const { Write } = await import("../../assets/player/write/write.js");
 
 /** Fields of a form by their names, made as they are asked for. */
 const fieldsOf = (fields = {}) => ({
@@ -589,42 +586,6 @@ test("of two texts the tokens that differ are counted against the longer one", (
   panel.say();
   const counted = [...$(".pairs").textContent.matchAll(/\d+ of \d+/g)].map(([words]) => words);
   assert.deepEqual(counted, ["2 of 3", "0 of 2"]);
-});
-
-test("code as long as may be comes by a link, longer code does not", async () => {
-  const back = async (length) => (await unpacked(await packed("x".repeat(length))))?.length ?? null;
-  assert.deepEqual([await back(20000), await back(20001)], [20000, null]);
-});
-
-test("whoever changes the code of a link, or starts over, can go back to their own if there is any", () => {
-  const offered = (act, { own = null, code = "other" } = {}) => {
-    const said = [];
-    const write = of(Write, {
-      task: { name: "t", code: "given" },
-      came: "link",
-      own: { of: () => own, keep() {} },
-      code: { code },
-      toast: (_sentence, action) => said.push(action.text),
-      ...Object.fromEntries(["_clear", "_draw", "_remember"].map((name) => [name, () => {}])),
-    });
-    write[act]();
-    return said;
-  };
-  assert.deepEqual(offered("_changed", { own: "mine" }), ["Back to my code"]);
-  assert.deepEqual(offered("_changed"), []);
-  assert.deepEqual(offered("_startOver"), ["Back to my code"]);
-  assert.deepEqual(offered("_startOver", { code: "given" }), []);
-});
-
-test("a fault is marked in its line where the code has that line, and nothing breaks where it has not", () => {
-  const line = (n) => (n > 2 ? assert.fail("no such line") : { from: 10, to: 20, text: "  x" });
-  const marked = [];
-  const field = of(CodeField, {
-    view: { state: { doc: { lines: 2, line } }, dispatch() {} },
-    cm: { setDiagnostics: (_state, faults) => marked.push(faults.map(({ from }) => from)) },
-  });
-  for (const n of [2, 3, null]) field.mark(n, "wrong");
-  assert.deepEqual(marked, [[12], [], []]);
 });
 
 test("a prompt of the house is sent once at a press and can be pressed again, and bots ask till they end", async () => {

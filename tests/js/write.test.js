@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, finding, of } from "./elements.js";
 import { event } from "./worlds.js";
 
 const head = new El("head");
@@ -15,6 +15,7 @@ window.parent = window;
 const { believed } = await import("../../assets/player/write/believed.js");
 const { CodeField } = await import("../../assets/player/write/code_field.js");
 const { Outcome } = await import("../../assets/player/write/outcome.js");
+const { packed, unpacked } = await import("../../assets/player/write/own_code.js");
 const { Write } = await import("../../assets/player/write/write.js");
 
 test("a number of a trial is a whole one from nought on, an address is nowhere but in the learner's own words", () => {
@@ -216,4 +217,40 @@ test("of the tasks that which is open is the current one, and those done have a 
   assert.equal(write.page.dataset.side, "code", "there is no picture of this task");
   buttons[0].click();
   assert.deepEqual([opened, $(".task-title").textContent], [["one"], "Do two"]);
+});
+
+test("code as long as may be comes by a link, longer code does not", async () => {
+  const back = async (length) => (await unpacked(await packed("x".repeat(length))))?.length ?? null;
+  assert.deepEqual([await back(20000), await back(20001)], [20000, null]);
+});
+
+test("whoever changes the code of a link, or starts over, can go back to their own if there is any", () => {
+  const offered = (act, { own = null, code = "other" } = {}) => {
+    const said = [];
+    const write = of(Write, {
+      task: { name: "t", code: "given" },
+      came: "link",
+      own: { of: () => own, keep() {} },
+      code: { code },
+      toast: (_sentence, action) => said.push(action.text),
+      ...Object.fromEntries(["_clear", "_draw", "_remember"].map((name) => [name, () => {}])),
+    });
+    write[act]();
+    return said;
+  };
+  assert.deepEqual(offered("_changed", { own: "mine" }), ["Back to my code"]);
+  assert.deepEqual(offered("_changed"), []);
+  assert.deepEqual(offered("_startOver"), ["Back to my code"]);
+  assert.deepEqual(offered("_startOver", { code: "given" }), []);
+});
+
+test("a fault is marked in its line where the code has that line, and nothing breaks where it has not", () => {
+  const line = (n) => (n > 2 ? assert.fail("no such line") : { from: 10, to: 20, text: "  x" });
+  const marked = [];
+  const field = of(CodeField, {
+    view: { state: { doc: { lines: 2, line } }, dispatch() {} },
+    cm: { setDiagnostics: (_state, faults) => marked.push(faults.map(({ from }) => from)) },
+  });
+  for (const n of [2, 3, null]) field.mark(n, "wrong");
+  assert.deepEqual(marked, [[12], [], []]);
 });

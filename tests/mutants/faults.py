@@ -7303,21 +7303,21 @@ FAULTS = (
         "assets/player/write/own_code.js",
         "code.length <= MOST ? code : null",
         "code.length < MOST ? code : null",
-        ("js/forms.test.js",),
+        ("js/write.test.js",),
     ),
     Fault(
         "who changes the code of a link is not offered their own back",
         "assets/player/write/write.js",
         'if (before !== null)\n        this.toast("This is your code now."',
         'if (before === null)\n        this.toast("This is your code now."',
-        ("js/forms.test.js",),
+        ("js/write.test.js",),
     ),
     Fault(
         "Start over offers to go back to the same code",
         "assets/player/write/write.js",
         "if (code !== this.task.code)\n      this.toast",
         "this.toast",
-        ("js/forms.test.js",),
+        ("js/write.test.js",),
     ),
     Fault(
         "the bar stays after a trial",
@@ -7331,7 +7331,7 @@ FAULTS = (
         "assets/player/write/code_field.js",
         "if (line && line <= state.doc.lines) {",
         "if (line) {",
-        ("js/forms.test.js",),
+        ("js/write.test.js",),
     ),
     Fault(
         "a usual step is that of all, those of the long prompt too",
