@@ -52,8 +52,8 @@ def _forget_older() -> None:
     folder = Path(__file__).parent
     newest = max(file.stat().st_mtime for file in folder.glob("*.py"))
     for index in folder.glob("__pycache__/*.nbi"):
-        if index.stat().st_mtime < newest:
-            with suppress(OSError):
+        with suppress(OSError):  # read-only, or removed by another process that starts
+            if index.stat().st_mtime < newest:
                 index.unlink()
 
 
