@@ -28,7 +28,7 @@ from core.torch_engine import choose, sampling
 from core.torch_engine.attention import cpu, spec
 from core.torch_engine.attention.batch import AttentionSegment, PackedBatch
 from core.torch_engine.choose import choose_attention
-from core.torch_engine.cpu import attention, heads, kernels, rows
+from core.torch_engine.cpu import attention, heads, kernel, kernels, rows
 from core.torch_engine.cpu.formats import narrow, wide
 from core.torch_engine.cpu.kernel import Kernel
 from core.torch_engine.cpu.kernels import obstacle
@@ -56,6 +56,21 @@ def _round_trip(like, numbers, factor, thread, threads):
     for i in range(numbers[3]):
         short[i] = narrow(exact[i], like)
         back[i] = wide(short[i])
+
+
+def test_compiled_code_is_removed_if_a_source_is_newer_even_by_two_processes_at_once(
+    tmp_path, monkeypatch
+):
+    source, compiled = tmp_path / "kernel.py", tmp_path / "__pycache__"
+    compiled.mkdir()
+    for at, file in enumerate((compiled / "old.nbi", source, compiled / "new.nbi")):
+        file.touch()
+        os.utime(file, (at, at))
+    # listed, and gone when it is looked at: another process has removed it
+    (compiled / "gone.nbi").symlink_to(tmp_path / "nowhere")
+    monkeypatch.setattr(kernel, "__file__", str(source))
+    kernel._forget_older()
+    assert {file.name for file in compiled.iterdir()} == {"new.nbi", "gone.nbi"}
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
