@@ -258,13 +258,13 @@ def test_a_baseline_leaves_out_what_is_not_seen_from_outside_and_no_more(
     def is_taken(**altered: Any) -> bool:
         other = replace(
             real,
-            walls={"b": [1.0]},
-            runs={"b": run},
-            medians={"b": told | altered},
-            shown={"b": 1},
-            apart={"b": apart},
+            walls={"generate-serial": [1.0]},
+            runs={"generate-serial": run},
+            medians={"generate-serial": told | altered},
+            shown={"generate-serial": 1},
+            apart={"generate-serial": apart},
         )
-        return _fault_of_turns(other, "b") is None
+        return _fault_of_turns(other, "generate-serial") is None
 
     assert is_taken()
     known = {name for name, value in told.items() if value is not None}

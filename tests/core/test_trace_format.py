@@ -6,6 +6,7 @@ examples are lines of a recorded run.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -27,9 +28,11 @@ def tables() -> str:
     parts = []
     for name in RECORDS:
         record = getattr(events, name)
+        [written] = ast.parse(inspect.getsource(record)).body
+        fields = [field for field in written.body if isinstance(field, ast.AnnAssign)]
         rows = [
-            f"| `{field}` | `{getattr(kind, '__forward_arg__', kind).replace('|', 'or')}` |"
-            for field, kind in record.__annotations__.items()
+            f"| `{field.target.id}` | `{ast.unparse(field.annotation).replace('|', 'or')}` |"
+            for field in fields
         ]
         says = (
             inspect.getdoc(record)
