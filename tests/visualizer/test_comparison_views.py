@@ -191,6 +191,9 @@ def test_rounds_that_disagree_decide_nothing():
     assert verdicts.total_time(close).endswith(
         "faster in 2 of 3 rounds (0.91 to 1.20), so neither wins."
     )
+    # faster by its median, but in one round of three: too few to contradict it
+    torn = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.5, 0.9]})
+    assert verdicts.headline(torn).endswith("; the rounds do not say which is faster.")
 
 
 def test_rounds_that_contradict_the_medians_decide_against_neither():
