@@ -228,6 +228,7 @@ def test_who_waits_for_the_next_run_has_waited_since_the_call():
         return waits.times.to_json(), waited
 
     with serving(char_engine()) as made:
+        assert made.name == made.engine.model.name == "shakespeare-char", "unless another is given"
         times, waited = asyncio.run(held(made))
         trace = made.session()
     assert times["queue_s"] >= waited and times["ttft_s"] >= waited
