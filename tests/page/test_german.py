@@ -61,7 +61,7 @@ ALIKE = set(
     re.findall(
         r"\w+",
         "also an blocks budgets downloads fast finger hand id in lies live min minus moment name"
-        " phase plan per position rest so stand still text was will zoo",
+        " phase plan per position rest simulation so stand still text was will zoo",
     )
 )
 NOT_OURS = re.compile(
