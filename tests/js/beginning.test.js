@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { El } from "./elements.js";
+import { documentOf, El } from "./elements.js";
 import { runOf, two } from "./worlds.js";
 
 Object.assign(globalThis, {
@@ -15,6 +15,7 @@ Object.assign(globalThis, {
 const { take } = await import("../../assets/player/watch/export.js");
 const { Live } = await import("../../assets/player/watch/live.js");
 const { Opening } = await import("../../assets/player/watch/opening/opening.js");
+const { OwnQuestion } = await import("../../assets/player/watch/own_question.js");
 const { present } = await import("../../assets/player/watch/presenter.js");
 const { showSlow } = await import("../../assets/player/watch/slow.js");
 const { showWhatIf } = await import("../../assets/player/watch/what_if.js");
@@ -207,4 +208,43 @@ test("how far a run is, and how it ended, is said in words", async () => {
     [[...steps, { done: true, error: "It broke." }], "failed: It broke."],
   ]))
     assert.deepEqual(await said(...deltas), [words]);
+});
+
+test("one's own question: nothing is asked with an empty field, and the line names whom it waited for", async () => {
+  globalThis.document = documentOf({ createTextNode: (text) => text });
+  const [taken, line] = [[], new El()];
+  line.append(new El("span"));
+  Object.assign(globalThis, { HTMLElement: El });
+  const own = Object.assign(Object.create(OwnQuestion.prototype), {
+    line,
+    app: { opening: { close: () => taken.push("closed") } },
+  });
+  await own.ask("");
+  assert.deepEqual(taken, []);
+  const lane = (request, from, to) => ({ lane: 0, request, from, to });
+  const [a, b, mine] = ["A", "B", "C"].map((letter, index) => ({
+    ...{ id: letter, letter, index, isOwn: letter === "C", waits: [], arrived: 0, finished: null },
+    laneSpans: [],
+  }));
+  const run = two();
+  Object.assign(run, { requests: [a, b, mine] });
+  run.laneSpans = /** @type {any} */ ([lane(a, 0, 0), lane(b, 1, 1), lane(mine, 2, Infinity)]);
+  mine.laneSpans = /** @type {any} */ ([run.laneSpans[2]]);
+  const told = (i, waiting) => {
+    own.draw({ run, frame: { i, waiting: waiting.map((request) => ({ request })) } });
+    return line.textContent;
+  };
+  assert.equal(told(1, [b, mine]), "C is you: you wait for a lane. Ahead of you: B");
+  assert.equal(told(1, [mine]), "C is you: the next free lane is yours.");
+  assert.match(told(2, []), /^C is you: you waited .+, until B was done\./);
+  const answered = (reason, i) => {
+    Object.assign(mine, { finished: { step: 1, reason }, maxNew: 5 });
+    return told(i, [])
+      .split(" was done.")[1]
+      .split(" The model")[0]
+      .replace(/ [\d.]+\s\w+\.$/, "");
+  };
+  assert.equal(answered("stop", 2), " You had your answer after");
+  assert.equal(answered("length", 2), " Your answer was cut at its limit, 5 tokens, after");
+  assert.equal(answered("cancelled", 2), "");
 });

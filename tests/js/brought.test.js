@@ -408,6 +408,8 @@ test("messages are added and removed until one is left, each in its turn", () =>
   assert.equal(talk.summary.textContent, "3 messages");
   talk._insert(1);
   assert.equal(said.at(-1), "system,user,user,assistant", "after the system a user speaks");
+  talk._insert(0);
+  assert.equal(said.at(-1), "user,system,user,user,assistant", "there is one system");
 });
 
 test("the run of this visit that ended last stands first, and is told of", () => {

@@ -28,7 +28,6 @@ const { Editor } = await import("../../assets/player/watch/editor.js");
 const { exportMenu, take } = await import("../../assets/player/watch/export.js");
 const { Live } = await import("../../assets/player/watch/live.js");
 const { Leak } = await import("../../assets/player/watch/leak.js");
-const { OwnQuestion } = await import("../../assets/player/watch/own_question.js");
 const { Ranks } = await import("../../assets/player/watch/ranks.js");
 const { openAddress, openRacer } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
@@ -658,33 +657,4 @@ test("a leak that comes late stays away from the run that was opened meanwhile",
   assert.deepEqual(opened, []);
   await asks();
   assert.deepEqual(opened, [2]);
-});
-
-test("one's own question: nothing is asked with an empty field, and the line names whom it waited for", async () => {
-  globalThis.document = documentOf({ createTextNode: (text) => text });
-  const [taken, line] = [[], new El()];
-  line.append(new El("span"));
-  Object.assign(globalThis, { HTMLElement: El });
-  const own = Object.assign(Object.create(OwnQuestion.prototype), {
-    line,
-    app: { opening: { close: () => taken.push("closed") } },
-  });
-  await own.ask("");
-  assert.deepEqual(taken, []);
-  const lane = (request, from, to) => ({ lane: 0, request, from, to });
-  const [a, b, mine] = ["A", "B", "C"].map((letter, index) => ({
-    ...{ id: letter, letter, index, isOwn: letter === "C", waits: [], arrived: 0, finished: null },
-    laneSpans: [],
-  }));
-  const run = two();
-  Object.assign(run, { requests: [a, b, mine] });
-  run.laneSpans = /** @type {any} */ ([lane(a, 0, 0), lane(b, 1, 1), lane(mine, 2, Infinity)]);
-  mine.laneSpans = /** @type {any} */ ([run.laneSpans[2]]);
-  const told = (i, waiting) => {
-    own.draw({ run, frame: { i, waiting: waiting.map((request) => ({ request })) } });
-    return line.textContent;
-  };
-  assert.equal(told(1, [b, mine]), "C is you: you wait for a lane. Ahead of you: B");
-  assert.equal(told(1, [mine]), "C is you: the next free lane is yours.");
-  assert.match(told(2, []), /^C is you: you waited .+, until B was done\./);
 });

@@ -232,15 +232,21 @@ test("whoever changes the code of a link, or starts over, can go back to their o
       came: "link",
       own: { of: () => own, keep() {} },
       code: { code },
-      toast: (_sentence, action) => said.push(action.text),
+      toast: (sentence, action) => said.push(sentence, action.text),
       ...Object.fromEntries(["_clear", "_draw", "_remember"].map((name) => [name, () => {}])),
     });
     write[act]();
     return said;
   };
-  assert.deepEqual(offered("_changed", { own: "mine" }), ["Back to my code"]);
+  assert.deepEqual(offered("_changed", { own: "mine" }), [
+    "This is your code now.",
+    "Back to my code",
+  ]);
   assert.deepEqual(offered("_changed"), []);
-  assert.deepEqual(offered("_startOver"), ["Back to my code"]);
+  assert.deepEqual(offered("_startOver"), [
+    "This is the code that you were given.",
+    "Back to my code",
+  ]);
   assert.deepEqual(offered("_startOver", { code: "given" }), []);
 });
 

@@ -7506,14 +7506,14 @@ FAULTS = (
         "assets/player/watch/own_question.js",
         "run.laneSpans.findLast(",
         "run.laneSpans.find(",
-        ("js/watch.test.js",),
+        ("js/beginning.test.js",),
     ),
     Fault(
         "an empty question is run",
         "assets/player/watch/own_question.js",
         "    if (!question) return;\n",
         "",
-        ("js/watch.test.js",),
+        ("js/beginning.test.js",),
     ),
     Fault(
         "x ends at the last rank",
@@ -8032,7 +8032,7 @@ FAULTS = (
         "assets/player/watch/own_question.js",
         "if (place < 1)",
         "if (place < 0)",
-        ("js/watch.test.js",),
+        ("js/beginning.test.js",),
     ),
     Fault(
         "a job that was cancelled is said to have failed",
