@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { documentOf, El } from "./elements.js";
 import { event, runOf, two } from "./worlds.js";
 
 /** @type {Record<string, () => void>} */
