@@ -334,6 +334,7 @@ class Priority(Policy):
     requeue: bool = True
 
     def order(self, request: RequestView) -> int:
+        """The priority itself."""
         return request.priority
 
     def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:

@@ -21,6 +21,7 @@ class PassTime(NamedTuple):
 
 
 def microseconds(seconds: float) -> int:
+    """A time in seconds as a whole number of microseconds."""
     return round(seconds * 1e6)
 
 
@@ -46,6 +47,7 @@ class PassSizes:
         self._like: dict[int, int | None] = {}
 
     def time_of(self, forward: Pass, j: int, event: StepEvent) -> PassTime:
+        """The times of pass j of an event."""
         phases = [s.phase for s in event.segments if s.pass_index == j]
         prompts = phases.count("prefill")
         decodes = len(phases) - prompts

@@ -78,11 +78,13 @@ class BrowserExecutor:
             )
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
+        """See `Executor`."""
         return MOST_POOL // self._block_bytes(config)
 
     def new_runner(
         self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
     ) -> BrowserRunner:
+        """See `Executor`."""
         return BrowserRunner(self._computes, num_blocks, config.block_size, clock, self._leaks)
 
     def failure(self, error: Exception) -> str | None:

@@ -126,6 +126,7 @@ def panels(rows: Sequence[bytes], widths: Sequence[int]) -> bytearray:
 
 
 def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
+    """Header and numbers as one file."""
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 4)
     return struct.pack("<I", len(text)) + text + numbers

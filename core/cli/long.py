@@ -63,6 +63,7 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
 
 
 def print_totals(totals: Mapping[str, Any]) -> None:
+    """Print `RunTotals` as lines."""
     print_line(
         english(
             f"{totals['finished']:,} [request|requests], {totals['output_tokens']:,} [token|tokens]"

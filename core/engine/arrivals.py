@@ -36,6 +36,7 @@ class FutureRequests:
         return None
 
     def add(self, state: RequestState) -> None:
+        """Take in a request that has not arrived."""
         self._states[state.id] = state
         heappush(self._heap, (state.request.arrival, state.arrival_index, state))
 

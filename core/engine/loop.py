@@ -88,6 +88,7 @@ class StepLoop(Generic[Recorded]):
 
     @property
     def elapsed(self) -> float:
+        """Seconds since the run began."""
         return self._clock() - self.origin
 
     @property

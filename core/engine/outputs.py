@@ -44,6 +44,7 @@ class StopStrings:
             self._texts[request.id] = AnswerText(self._tokenizer, request.sampling.stop, prompt)
 
     def add(self, request: str, token_id: int) -> bool:
+        """See `Outputs`."""
         text = self._texts.get(request)
         if text is None:
             return False
@@ -51,7 +52,9 @@ class StopStrings:
         return text.is_stopped
 
     def end(self, request: str) -> None:
+        """See `Outputs`."""
         self._texts.pop(request, None)
 
     def clear(self) -> None:
+        """See `Outputs`."""
         self._texts.clear()

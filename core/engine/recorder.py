@@ -20,9 +20,11 @@ class TraceRecorder:
         self.trace = Trace(header, {}, [], complete=False, tokenizer=tokenizer)
 
     def knows(self, request: str) -> bool:
+        """Whether a request with this id is recorded."""
         return request in self.trace.asked
 
     def request(self, request: Request, prompt: Sequence[int]) -> None:
+        """A request was accepted. prompt: its token ids."""
         self.trace.asked[request.id] = TokenizedRequest(request, list(prompt))
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:

@@ -212,4 +212,5 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer | None:
+    """The current observer of passes, if any."""
     return _observer.get()

@@ -38,6 +38,7 @@ class Step:
 
     @property
     def latest(self) -> SchedulerOutput:
+        """The pass launched last."""
         return self.launched[-1][0]
 
     def not_before(self, time: float) -> None:

@@ -33,6 +33,7 @@ class StepCost:
 
     @property
     def median(self) -> float:
+        """The median seconds of a step."""
         return statistics.median(self.step_s)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,6 +75,7 @@ class CostCurve:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
+        """Inverse of `to_json`."""
         by_tokens, by_kv = (
             tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv")
         )

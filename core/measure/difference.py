@@ -62,6 +62,7 @@ class Difference:
         return self.after_s - self.before_s
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data."""
         return asdict(self)
 
 

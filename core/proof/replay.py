@@ -513,4 +513,5 @@ def _state(recorded: dict[str, Any], index: int) -> RequestState:
 
 
 def next_token(request: str, num_tokens: int) -> int:
+    """The next token of a request after `num_tokens` tokens."""
     return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

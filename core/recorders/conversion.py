@@ -124,6 +124,7 @@ class Conversion:
 
     @property
     def is_over(self) -> bool:
+        """Whether every known request has finished."""
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: Raw, later: frozenset[str]) -> StepEvent:
@@ -353,6 +354,7 @@ class Conversion:
 
     @property
     def prompts(self) -> dict[str, list[int]]:
+        """The prompts of the requests that have arrived so far."""
         return {r: known.prompt for r, known in self._known.items() if known.has_arrived}
 
     def resume(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> None:

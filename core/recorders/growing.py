@@ -213,6 +213,7 @@ class Lines:
         return line.decode("utf-8", "replace")
 
     def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 

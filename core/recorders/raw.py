@@ -51,6 +51,7 @@ class Recording:
 
     @property
     def engine(self) -> str:
+        """The engine that was recorded."""
         return self.header.get("engine", "vllm")
 
     @property

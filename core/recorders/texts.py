@@ -77,4 +77,5 @@ class PlainIds:
     """A stand-in for a tokenizer that decodes each id to itself, see `plain`."""
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
+        """The ids themselves, as text."""
         return "".join(map(plain, token_ids))

@@ -159,6 +159,7 @@ class ServingEngine:
     # -- what is asked of it -----------------------------------------------------------------------
 
     def set_pace(self, steps_per_s: float | None) -> None:
+        """See `EngineThread.set_pace`."""
         self._thread.send(self._thread.set_pace, steps_per_s)
 
     def step(self, count: int = 1) -> None:
@@ -166,13 +167,16 @@ class ServingEngine:
         self._thread.send(self._thread.pace.ask, count)
 
     def clear(self) -> None:
+        """Cancel everything in progress."""
         self._thread.send(self._thread.cancel_all)
 
     def change(self, config: EngineConfig, start: RunStart = "barrier") -> None:
+        """See `ChangeConfig`."""
         self._change = ChangeConfig(config, start)
         self._thread.send(self._thread.change, self._change)
 
     def set_class(self, settings: ClassSettings) -> None:
+        """See `ClassSettings`."""
         self.settings = settings
         self._thread.send(self._thread.set_class, settings)
 
@@ -238,6 +242,7 @@ class Call:
             place.free()
 
     async def chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """See `RequestValidator.chat`."""
         validator = self._serving._validator
         validator.check_chat()
         size = sum(len(message["content"]) for message in messages)

@@ -89,6 +89,7 @@ class Pace:
         return min(max(0.0, due_in), threading.TIMEOUT_MAX)  # nothing can wait for longer
 
     def stepped(self) -> None:
+        """Call after a step was taken."""
         self._last, self._asked, self._owed = self._clock(), max(0, self._asked - 1), False
 
 
@@ -252,6 +253,7 @@ class EngineThread:
         self._begin_next_run()
 
     def set_class(self, settings: ClassSettings) -> None:
+        """Set what viewers are told from now on."""
         self._class = settings
 
     def drain(self) -> None:
@@ -264,6 +266,7 @@ class EngineThread:
         self._stopping = True
 
     def cancel_all(self) -> None:
+        """Cancel every request in progress."""
         for stream in self._under_way:
             self.cancel(stream)
         self.pace.owe()  # the step that records that they leave

@@ -318,14 +318,17 @@ class EngineLog(EventLog):
 
     @property
     def hidden(self) -> Hidden:
+        """What is hidden from viewers."""
         assert isinstance(self.shown, Hidden)
         return self.shown
 
     @hidden.setter
     def hidden(self, hidden: Hidden) -> None:
+        """What is hidden from viewers."""
         self.shown = hidden
 
     def add(self, entry: LogEntry) -> None:
+        """Append an entry of one of these kinds."""
         kind = "step" if isinstance(entry, ServedStep) else entry["kind"]
         self.append(entry, state=kind if kind in _STATES else None)
 

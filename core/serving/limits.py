@@ -56,6 +56,7 @@ class Places:
 
     @property
     def num_taken(self) -> int:
+        """Places taken by all clients."""
         return self._taken.total()
 
     def take(self, client: str, count: int = 1) -> list[AcceptedPlace]:

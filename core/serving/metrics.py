@@ -102,6 +102,7 @@ class ServingMetrics:
         )
 
     def count(self, name: str, number: int = 1) -> None:
+        """Add to one of the counters."""
         self._counters[name].inc(number)
 
     def _observe(self, name: str, number: float) -> None:
@@ -118,6 +119,7 @@ class ServingMetrics:
         self._cache.info({name: str(value) for name, value in info.items()} | {"engine": "0"})
 
     def step(self, event: StepEvent) -> None:
+        """Count a step."""
         self._observe("iteration_tokens_total", sum(p.tokens for p in event.passes))
         self.count("generation_tokens", len(event.sampled))
         self.count("num_preemptions", len(event.preempted))
@@ -160,6 +162,7 @@ class ServingMetrics:
             self._observe("request_time_per_output_token_seconds", decode / (stream.num_tokens - 1))
 
     def refused(self, status: int) -> None:
+        """A call was refused with this HTTP status."""
         self._refusals.labels(status=str(status)).inc()
 
 

@@ -91,10 +91,12 @@ class TopLogprobs:
             self._asked[request], self._found[request] = count, {}
 
     def forget(self, request: str) -> None:
+        """Forget a request that has ended."""
         self._asked.pop(request, None)
         self._found.pop(request, None)
 
     def clear(self) -> None:
+        """Forget all requests."""
         self._asked.clear()
         self._found.clear()
 
@@ -155,6 +157,7 @@ class OutputProcessor:
         return len(self._answers)
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
+        """See `Outputs`."""
         stop = request.sampling.stop
         text = AnswerText(self._tokenizer, stop, prompt)
         self._answers[request.id] = _AnswerSoFar(text, ClientText(stop, self._special), deque())
@@ -171,6 +174,7 @@ class OutputProcessor:
         """See `Outputs`. Nothing to do: the request's last event is still to be processed."""
 
     def clear(self) -> None:
+        """See `Outputs`."""
         self._answers.clear()
         self.top_logprobs.clear()
 
@@ -183,6 +187,7 @@ class OutputProcessor:
         self.log.add({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
 
     def queued(self, stream: TokenStream, request: Request) -> None:
+        """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
         self.top_logprobs.ask(stream.id, stream.num_top_logprobs)
         self.log.add(
@@ -263,6 +268,7 @@ class OutputProcessor:
         return streams
 
     def fail(self, stream: TokenStream, error: InflightError) -> None:
+        """End a request with an error."""
         with suppress(BaseException):  # as above
             self._end(stream)
             if not isinstance(error, InvalidRequest):

@@ -128,6 +128,7 @@ class RequestValidator:
             )
 
     def check_chat(self) -> None:
+        """Raises InvalidRequest if the model has no chat template."""
         if not self.has_template:
             raise InvalidRequest(
                 f"The model {self._name} has no chat template; use /v1/completions."

@@ -110,6 +110,7 @@ class TokenStream:
     # -- by the engine's thread --------------------------------------------------------------------
 
     def took(self, t: float) -> None:
+        """A token was generated at `t`."""
         self.num_tokens += 1
         self.times.last_token = t
         if self.times.first_token is None:

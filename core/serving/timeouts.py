@@ -40,6 +40,7 @@ class Wait:
             self._then()
 
     def cancel(self) -> None:
+        """Cancel the call."""
         self._next.cancel()
 
 
@@ -62,6 +63,7 @@ class Deadline:
             task.cancel()
 
     def cancel(self) -> None:
+        """Remove the deadline."""
         self._wait.cancel()
 
 

@@ -29,6 +29,7 @@ class Turns:
 
     @property
     def num_waiting(self) -> int:
+        """How many wait for a place."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
@@ -72,6 +73,7 @@ class Turns:
             raise
 
     def free(self, address: str) -> None:
+        """Give a place back."""
         self._held -= Counter([address])
         for other in list(self._waiting):
             if not self._has_place_for(other):

@@ -61,9 +61,11 @@ class SimulatedRunner:
         return self._passes_beyond / self._passes if self._passes else 0.0
 
     def begin(self) -> None:
+        """See `Runner`."""
         self._passes = self._passes_beyond = 0
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """See `Runner`."""
         kv = samples = tokens = pairs = 0
         for scheduled in output.scheduled:
             tokens += len(scheduled.tokens)
@@ -107,6 +109,7 @@ class SimulatedExecutor:
 
     @property
     def memory_sentence(self) -> str:
+        """See `Executor`."""
         room = self._deployment.kv_bytes
         if room is None:
             return ""
@@ -125,6 +128,7 @@ class SimulatedExecutor:
     def most_blocks(
         self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]
     ) -> int | None:
+        """See `Executor`."""
         return self._most(config)
 
     def _most(self, config: EngineConfig) -> int | None:
@@ -144,6 +148,7 @@ class SimulatedExecutor:
     def new_runner(
         self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
     ) -> SimulatedRunner:
+        """See `Executor`."""
         return self._runner
 
     def failure(self, error: Exception) -> None:

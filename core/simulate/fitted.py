@@ -112,9 +112,11 @@ class Linear:
 
     @cached_property
     def coefficients(self) -> Coefficients:
+        """See `Cost`."""
         return Coefficients(self.base_s, self.per_token_s, self.per_kv_byte_s, self.per_pair_s)
 
     def seconds(self, load: Load) -> float:
+        """See `Cost`."""
         return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:

@@ -46,9 +46,11 @@ class ModelRunner:
 
     @property
     def memory(self) -> dict[str, int] | None:
+        """See `Runner`."""
         return memory_used(self.adapter, self.pool)
 
     def begin(self) -> None:
+        """See `Runner`."""
         if self.adapter.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.adapter.device)
 

@@ -127,6 +127,7 @@ class ModelExecutor:
 
     @property
     def model(self) -> ModelFacts:
+        """See `Executor`."""
         adapter = self._adapter
         return ModelFacts(
             name=adapter.name,
@@ -184,11 +185,13 @@ class ModelExecutor:
 
     @property
     def memory_sentence(self) -> str:
+        """See `Executor`."""
         return self._memory.sentence if self._memory else ""
 
     def new_runner(
         self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
     ) -> Runner:
+        """See `Executor`."""
         if self._given_runner is not None:
             return self._given_runner(num_blocks)
         adapter, choice = self._adapter, self._choice(config)

@@ -259,6 +259,7 @@ class Resumed(NamedTuple):
 
     @property
     def carried(self) -> tuple[Carried, ...]:
+        """All requests that are present."""
         return (*self.running, *self.waiting)
 
 

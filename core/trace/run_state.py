@@ -121,6 +121,7 @@ class RunState:
         return [request for request in self.lanes.values() if request not in self.finished]
 
     def lane_of(self, request: str) -> int | None:
+        """The lane that a request holds, if any."""
         return next((lane for lane, holder in self.lanes.items() if holder == request), None)
 
     def blocks_of(self, request: str) -> list[int]:
@@ -130,6 +131,7 @@ class RunState:
 
     @property
     def used_blocks(self) -> set[int]:
+        """The blocks that some request holds."""
         return {block for request in self.tables for block in self.blocks_of(request)}
 
     def begin(self, event: StepEvent) -> None:
@@ -150,6 +152,7 @@ class RunState:
         self.take_ends(event)
 
     def copy(self) -> RunState:
+        """An independent copy of the state."""
         own: dict[str, Any] = {
             name: value.copy() if isinstance(value, (dict, deque)) else value
             for name, value in vars(self).items()
@@ -182,6 +185,7 @@ class RunState:
         self._end_some(event, "before")
 
     def take_preemptions(self, event: StepEvent) -> None:
+        """Requests that give way."""
         for preempted in event.preempted:
             self.preempt(event.step, preempted)
 
@@ -297,6 +301,7 @@ class RunState:
             self.chunks[segment.request] += 1
 
     def sample(self, sampled: Sampled) -> None:
+        """A request gets one more token."""
         self.num_tokens[sampled.request] += 1
 
     def reject(self, draft: Draft) -> None:

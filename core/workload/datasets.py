@@ -159,6 +159,7 @@ class Dataset:
         return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
+        """See `requests`."""
         return Workload(self.requests(vocab_size, speed, seed), self.name, "s")
 
     def requests(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Iterator[Request]:

@@ -75,6 +75,7 @@ def generate_waves(
 
 
 def generate_serial(model: Any, work: Work) -> BaselineRun:
+    """Run `model.generate` on one request after another."""
     return generate_waves(model, work, 1)
 
 

@@ -106,4 +106,5 @@ def baseline_requests(
 
 
 def prompt_lengths(work: Work) -> dict[str, int]:
+    """Prompt tokens by request."""
     return {request.id: len(request.prompt) for request in work}

@@ -115,10 +115,12 @@ class TransformersContinuous:
             raise
 
     def submit(self) -> None:
+        """Hand all requests to the manager."""
         for request in self.work:
             self.add(request)
 
     def add(self, request: BaselineRequest) -> None:
+        """Hand one request to the manager."""
         self._manager.add_request(
             list(request.prompt),
             request_id=request.id,

@@ -93,6 +93,7 @@ async def _finite(stream: TokenStream) -> AsyncIterator[Piece]:
 
 
 async def gather_pieces(streams: Sequence[TokenStream]) -> list[list[Piece]]:
+    """All pieces of each stream."""
     pieces: list[list[Piece]] = [[] for _ in streams]
     async for index, piece in merge_pieces(streams):
         pieces[index].append(piece)

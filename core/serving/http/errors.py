@@ -46,6 +46,7 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
+    """The same as a response with this status."""
     more = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse(
         error_body(status, message, param, code), status, headers={**more, **(headers or {})}

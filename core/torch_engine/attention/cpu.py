@@ -26,6 +26,7 @@ def attend(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
+    """See `Attend`."""
     outputs = list(_of_segments(query, keys, values, batch, spec))
     joined = outputs[0]
     if len(outputs) > 1:

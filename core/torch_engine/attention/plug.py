@@ -56,6 +56,7 @@ def step_context(context: StepContext) -> Iterator[StepContext]:
 
 
 def current_context() -> StepContext:
+    """The context of the current pass."""
     return _context.get()
 
 

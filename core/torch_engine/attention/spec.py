@@ -42,6 +42,7 @@ def store(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
+    """See `Store`."""
     keys.index_copy_(0, slots, key.transpose(1, 2).reshape(-1, key.shape[1], key.shape[3]))
     values.index_copy_(0, slots, value.transpose(1, 2).reshape(-1, value.shape[1], value.shape[3]))
 

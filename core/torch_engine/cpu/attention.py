@@ -27,6 +27,7 @@ def attend(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
+    """See `Attend`."""
     heads, key_size, value_size = query.shape[1], keys.shape[2], values.shape[2]
     plain = spec.softcap is None and spec.sinks is None and query.dtype == keys.dtype
     if not plain or key_size % LANES or value_size % LANES or number_type(keys.dtype) is None:
@@ -80,6 +81,7 @@ def store(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
+    """See `Store`."""
     key, value = (new if new.stride(3) == 1 else new.contiguous() for new in (key, value))
     numbers = [slots.data_ptr(), len(slots), key.shape[2], key.shape[1]]
     for new, pool in ((key, keys), (value, values)):

@@ -83,6 +83,8 @@ def load(typing, pointer, offset):
 
 @intrinsic
 def store(typing, pointer, offset, vector):
+    """Write a vector to float32 numbers."""
+
     def generate(context, builder, signature, arguments):
         _write(builder, arguments[2], builder.gep(arguments[0], [arguments[1]]))
         return context.get_dummy_value()
@@ -96,6 +98,8 @@ def _write(builder, value, place):
 
 @intrinsic
 def spread(typing, number):
+    """A vector that repeats one number."""
+
     def generate(context, builder, signature, arguments):
         first = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), arguments[0], _INT(0))
         return builder.shuffle_vector(first, first, _places([0] * LANES))
@@ -105,6 +109,8 @@ def spread(typing, number):
 
 @intrinsic
 def fma(typing, a, b, c):
+    """The vector a * b + c."""
+
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
         return builder.call(

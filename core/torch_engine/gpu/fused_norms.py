@@ -24,6 +24,7 @@ def _rms_norm(x, weight, out, rows, size, eps, ROWS: tl.constexpr, SIZE: tl.cons
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """See `RMSNorm`."""
     x = x.contiguous()
     size = x.shape[-1]
     rows, padded = x.numel() // size, triton.next_power_of_2(size)

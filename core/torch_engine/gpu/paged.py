@@ -167,6 +167,7 @@ def store(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
+    """See `Store`."""
     rows, kv_heads, width, key_size = key.shape
     value_size = value.shape[3]
     key, value = (t if t.stride(3) == 1 else t.contiguous() for t in (key, value))

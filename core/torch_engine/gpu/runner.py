@@ -93,12 +93,14 @@ class HostClock:
         self._clock = clock
 
     def mark(self) -> float:
+        """The time now."""
         return self._clock()
 
     def wait(self, mark: Any) -> None:
         """Nothing to wait for."""
 
     def time(self, mark: Any) -> float:
+        """Seconds at a mark."""
         return mark
 
 
@@ -131,6 +133,7 @@ class CudaClock:
         return _CudaMark(event, recorded)
 
     def wait(self, mark: Any) -> None:
+        """Wait until the device has reached a mark."""
         mark.event.synchronize()
 
     def time(self, mark: Any) -> float:
@@ -206,6 +209,7 @@ class PagedRunner:
         self._replays: dict[PassShape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
 
     def begin(self) -> None:
+        """See `Runner`."""
         self._tables.forget()
         with self._device():
             self._device_clock = (
@@ -228,14 +232,17 @@ class PagedRunner:
 
     @property
     def own_clock(self) -> bool:
+        """See `Runner`."""
         return self._place.type == "cuda"
 
     @property
     def memory(self) -> dict[str, int] | None:
+        """See `Runner`."""
         return memory_used(self.adapter, self.pool)
 
     @property
     def execution(self) -> ExecutionFacts:
+        """See `Runner`."""
         graphs = self._capture is not None
         return ExecutionFacts(
             attention="triton",

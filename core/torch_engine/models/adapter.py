@@ -71,10 +71,12 @@ class ModelAdapter:
 
     @property
     def device(self) -> torch.device:
+        """Where its weights are."""
         return self.model.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """The number format of its weights."""
         return self.model.dtype
 
     @property

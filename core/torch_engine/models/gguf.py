@@ -193,6 +193,8 @@ class GgufFile:
 
 
 def reader(file: BinaryIO) -> Reader:
+    """Of an opened file."""
+
     def read(at: int, size: int) -> bytes:
         file.seek(at)
         return file.read(size)
@@ -246,6 +248,7 @@ _FRACTIONS = ("rope.freq_base", "attention.layer_norm_rms_epsilon")
 
 
 def config_of(file: GgufFile) -> dict[str, Any]:
+    """What `config.json` says."""
     facts, shapes = file.facts, {name: tensor.shape for name, tensor in file.tensors.items()}
     kind = facts["general.architecture"]
     if kind not in _READ:
@@ -435,6 +438,7 @@ _CONTROL, _OWN = 3, 4  # kinds of tokens
 
 
 def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What `tokenizer.json` says."""
     kind, before = facts["tokenizer.ggml.model"], facts.get("tokenizer.ggml.pre")
     if kind != "gpt2" or before not in _STEPS:
         raise BadWeights(
@@ -497,6 +501,7 @@ def _begin(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tokenizer_config_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What `tokenizer_config.json` says."""
     tokens = facts["tokenizer.ggml.tokens"]
     names = {
         f"{name}_token": tokens[id]

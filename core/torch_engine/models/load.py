@@ -225,6 +225,7 @@ def refusing(name: str) -> Iterator[None]:
 
 
 def unloadable(name: str, reason: str) -> UnsupportedModel:
+    """The refusal of a model that cannot be loaded."""
     return UnsupportedModel(
         f"The model {quoted(name)} cannot be loaded: {reason}; built in are"
         f" {' and '.join(BUILTIN_MODELS)}."

@@ -104,6 +104,7 @@ class ModelDescription(NamedTuple):
     layers: int | None = None
 
     def count(self, text: str) -> int:
+        """The number of tokens in a text."""
         ids = encoded(self.tokenizer, text)
         if ids is None:
             raise UnsupportedModel("The model's tokenizer cannot encode a text of the file.")

@@ -50,6 +50,7 @@ class ProgressBar:
             self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 

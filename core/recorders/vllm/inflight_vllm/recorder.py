@@ -221,9 +221,11 @@ class Recorder:
             )
 
     def now(self) -> float:
+        """Seconds since the recording began."""
         return time.monotonic() - self._start
 
     def arrived(self, request: Any) -> None:
+        """The scheduler was given a request."""
         self._t_arrived[request.request_id] = t = self.now()
         self._arrived.append(self._asked(request, t))
 

@@ -192,6 +192,7 @@ class Parts:
 
     @property
     def name(self) -> str:
+        """The path of the current part."""
         return str(self.path)
 
     def open(self, closing: threading.Event) -> None:
@@ -229,6 +230,7 @@ class Parts:
         return False
 
     def close(self) -> None:
+        """Close the current part."""
         if self._file is not None:
             self._file.close()
 
