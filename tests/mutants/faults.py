@@ -4588,8 +4588,8 @@ FAULTS = (
     Fault(
         "what lay beyond in an earlier run is still said",
         "core/simulate/engine.py",
-        "def begin(self) -> None:\n        self._passes = self._passes_beyond = 0",
-        "def begin(self) -> None:\n        pass",
+        "        self._passes = self._passes_beyond = 0\n\n    def launch",
+        "        pass\n\n    def launch",
         ("core/test_simulate.py::test_beyond_what_was_measured_is_said",),
     ),
     Fault(
